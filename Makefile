@@ -1,0 +1,35 @@
+# The two commands a newcomer needs are `make demo` and `make test`. Both set up .venv first, at first use.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench soak clean
+.DEFAULT_GOAL := test
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,check,bench]"
+	touch $(READY)
+
+demo: $(READY)  ## the main job on a real conversation
+	$(BIN)/python docs/demo.py
+
+test: $(READY)  ## all tests
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)  ## linters and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy chronicle_py strategies
+	$(BIN)/mypy tests bench docs
+
+bench: $(READY)  ## the figures of docs/benchmarks.md
+	$(BIN)/python -m bench
+
+soak: $(READY)  ## the long tests
+	$(BIN)/python -m pytest -n 2 --hypothesis-profile=soak tests
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

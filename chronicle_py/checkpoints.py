@@ -1,0 +1,411 @@
+"""Checkpoints: the directory that every completed block leaves, and the state of a slot at any sequence.
+
+Theory of operation
+-------------------
+Block b of a branch is its sequences bK+1 … (b+1)K, inherited ones counted. The event that completes it writes, in its own
+transaction, one directory under (lineage of that event, b). For each slot it says where a state is found that is true
+at this boundary:
+
+    here    the state itself (the root of it; closed nodes of collections are objects)
+    there   (lineage, block) of a directory that has it here, and up to which sequence it is true: CLEAN, when no event
+            since concerned the slot, else that sequence; lineage 0 means the slot's initial state
+    more    a Map of further `there` entries, once they are many
+    absent  no event has ever concerned the slot
+
+The states of built-in slots that the block touched are folded and put `here`. A custom slot's reducer is not run by an
+append: its entry goes stale, and the process that folded further enters the state at the newest boundary with its next
+write ("written behind"). A slot registered late that follows other events is stale from the start. All of this is an
+optimisation: a state is the fold of the events, and whatever is missing or of another identity is folded again.
+
+So a read does one look-up for the last boundary, at most one more to where the state lies, and folds what follows.
+
+A directory also says which types and slots the block's events have, so that a search for others skips the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from chronicle_py import records
+from chronicle_py.collections import Map
+from chronicle_py.errors import CorruptStore, ReducerFailed
+from chronicle_py.event import Event
+from chronicle_py.kv import BLOCKS, Reader
+from chronicle_py.records import BLOCK, pack_position
+
+if TYPE_CHECKING:
+    from chronicle_py.engine import Engine
+    from chronicle_py.slots import Slot, Table
+    from chronicle_py.transaction import Transaction
+
+CLEAN: Final = -1
+_POINTERS: Final = 100  # `there` entries that a directory holds itself
+_TYPES: Final = 32  # distinct types that a directory names; a block with more is never skipped
+_BOUNDARIES: Final = 256  # directories remembered
+_STATE_BYTES: Final = 64 << 20  # of states remembered, estimated
+_AMORTISE: Final = 16 << 10  # bytes of a custom state that may be written behind per block
+
+
+class Directory(msgspec.Struct, array_like=True, frozen=True):
+    """What is stored for a block."""
+
+    types: list[str] | None  # of its events; None: too many to name
+    slots: list[int]  # numbers of the slots that its events carry
+    known: int  # slots numbered below were registered when it was written
+    here: dict[int, tuple[bytes, msgspec.Raw]]  # slot number -> (identity, root)
+    there: dict[int, tuple[int, int, int]]  # slot number -> (lineage, block, true to)
+    more: bytes  # root of a Map of such entries, or b""
+
+
+class Summary(msgspec.Struct, array_like=True, frozen=True):
+    """The first fields of a directory, decoded alone."""
+
+    types: list[str] | None
+    slots: list[int]
+
+
+class Boundary(NamedTuple):
+    """A directory, where it lies, and the states of it that are at hand."""
+
+    lineage: int
+    block: int
+    directory: Directory
+    live: dict[int, Any]
+
+    @property
+    def seq(self) -> int:
+        return (self.block + 1) * BLOCK
+
+
+class Place(NamedTuple):
+    """Where the state of a slot lies and up to which sequence it is true. Lineage 0: the initial state."""
+
+    lineage: int
+    block: int
+    true_to: int
+
+
+_decode_directory = msgspec.msgpack.Decoder(Directory).decode
+_decode_summary = msgspec.msgpack.Decoder(Summary).decode
+
+
+def decode_directory(key: bytes, record: bytes, what: str) -> Directory:
+    body = records.unseal(key, record, what)
+    try:
+        return _decode_directory(body)
+    except msgspec.MsgspecError as error:
+        raise CorruptStore(f"{what} does not decode: {error}. `chronicle verify` lists the damage") from None
+
+
+class Checkpoints:
+    """States of slots, and the directories that make them cheap."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.forget()
+
+    def forget(self) -> None:
+        self._boundaries: dict[tuple[int, int], Boundary] = {}
+        self._states: dict[tuple[int, int, bytes], tuple[int, Any, int]] = {}
+        self._state_bytes = 0
+        self._behind: dict[tuple[int, int, int], tuple[bytes, Any]] = {}
+        self._sizes: dict[int, int] = {}  # slot number -> bytes of its last root
+
+    # --- directories ---
+
+    def boundary(self, reader: Reader, lineage: int, seq: int) -> Boundary | None:
+        """The directory at the boundary `seq` (a multiple of K) of the chain that ends in `lineage`; None at 0."""
+        if seq == 0:
+            return None
+        owner, _ = self._engine.lineages.owner(reader, lineage, seq)
+        return self._at(reader, owner, seq // BLOCK - 1)
+
+    def _at(self, reader: Reader, lineage: int, block: int) -> Boundary:
+        found = self._boundaries.get((lineage, block))
+        if found is None:
+            key = pack_position(lineage, block)
+            record = reader.get(BLOCKS, key)
+            what = f"the directory of block {block} on lineage {lineage}"
+            if record is None:
+                raise CorruptStore(f"{what} is missing. `chronicle verify` lists the damage")
+            found = self._remember(Boundary(lineage, block, decode_directory(key, record, what), {}))
+        return found
+
+    def _remember(self, boundary: Boundary) -> Boundary:
+        if len(self._boundaries) >= _BOUNDARIES:
+            self._boundaries.pop(next(iter(self._boundaries)), None)
+        self._boundaries[boundary.lineage, boundary.block] = boundary
+        return boundary
+
+    def _place(self, boundary: Boundary | None, slot: Slot) -> Place:
+        """What a directory says of a slot, whatever the identity of the state."""
+        if boundary is None:
+            return Place(0, 0, 0)
+        directory, number = boundary.directory, slot.number
+        if number in directory.here:
+            return Place(boundary.lineage, boundary.block, boundary.seq)
+        found = directory.there.get(number)
+        if found is None and directory.more:
+            found = Map.decode(directory.more, self._engine.objects).get(f"{number:08x}")
+        if found is not None:
+            lineage, block, true_to = found
+            return Place(lineage, block, boundary.seq if true_to == CLEAN else true_to)
+        if slot.follows and number >= directory.known:
+            return Place(0, 0, 0)
+        return Place(0, 0, boundary.seq)
+
+    def _load(self, reader: Reader, place: Place, slot: Slot) -> tuple[int, Any]:
+        """(sequence, state) at a place; (0, initial) when what lies there is of another identity."""
+        kind = slot.kind
+        if place.lineage == 0:
+            return place.true_to, kind.initial()
+        boundary = self._at(reader, place.lineage, place.block)
+        entry = boundary.directory.here.get(slot.number)
+        if entry is None or entry[0] != kind.identity:
+            return 0, kind.initial()
+        state = boundary.live.get(slot.number)
+        if state is None:
+            state = kind.load(bytes(entry[1]))
+            self._sizes[slot.number] = len(bytes(entry[1]))
+            if not slot.custom:
+                boundary.live[slot.number] = state
+        return place.true_to, state
+
+    # --- states ---
+
+    def state(self, reader: Reader, lineage: int, seq: int, slot: Slot) -> Any:
+        """The state of a slot at a sequence of the chain that ends in `lineage`. O(log n + K), however long ago the slot
+        was touched; a custom slot that was never written behind is folded from where it was."""
+        kind = slot.kind
+        if seq == 0 or lineage == 0:
+            return kind.initial()
+        base = seq - seq % BLOCK
+        found = self._states.get((lineage, slot.number, kind.identity))
+        if found is not None and base <= found[0] <= seq:
+            at, state = found[0], found[1]
+            if at == seq:
+                return state
+        else:
+            place = self._place(self.boundary(reader, lineage, base), slot)
+            stale = place.true_to < base
+            at, state = self._nearest(reader, lineage, seq, slot, place) if stale else self._load(reader, place, slot)
+            if at < base:  # stale, or of another identity
+                state = self.fold(reader, lineage, at + 1, base, slot, state)
+                self._write_later(reader, lineage, base, slot, state, base - at)
+                at = base
+        state = self.fold(reader, lineage, at + 1, seq, slot, state)
+        self._keep(lineage, seq, slot, state, seq - at)
+        return state
+
+    def _nearest(self, reader: Reader, lineage: int, seq: int, slot: Slot, place: Place) -> tuple[int, Any]:
+        """The newest state at or below `seq` that is at hand, or the stored one."""
+        best: tuple[int, Any] | None = None
+        upper, number = seq, lineage
+        for _ in range(BLOCK):
+            found = self._states.get((number, slot.number, slot.kind.identity))
+            if found is not None and found[0] <= upper:
+                best = found[0], found[1]
+                break
+            record = self._engine.lineages.get(reader, number)
+            if record.parent == 0 or record.fork_seq <= place.true_to:
+                break
+            number, upper = record.parent, record.fork_seq
+        stored_at, stored = self._load(reader, place, slot)
+        return best if best is not None and best[0] > stored_at else (stored_at, stored)
+
+    def _keep(self, lineage: int, seq: int, slot: Slot, state: Any, folded: int) -> None:
+        key = (lineage, slot.number, slot.kind.identity)
+        found = self._states.pop(key, None)
+        if found is not None:
+            if found[0] > seq:
+                self._states[key] = found
+                return
+            self._state_bytes -= found[2]
+        size = 2048 + self._sizes.get(slot.number, 0) + 256 * folded
+        while self._states and self._state_bytes + size > _STATE_BYTES:
+            self._state_bytes -= self._states.pop(next(iter(self._states)))[2]
+        self._states[key] = (seq, state, size)
+        self._state_bytes += size
+
+    def fold(
+        self, reader: Reader, lineage: int, start: int, stop: int, slot: Slot, state: Any
+    ) -> Any:
+        """Folds the events start…stop of a chain that concern the slot."""
+        if start > stop:
+            return state
+        kind = slot.kind
+        pieces: Iterator[tuple[int, int]] = iter(((start, stop),))
+        if stop - start > 4 * BLOCK:
+            table = self._engine.slots.table(reader)
+            numbers = {s.number for name in slot.slots if (s := table.by_id.get(name)) is not None}
+            pieces = self.matching(
+                reader,
+                lineage,
+                start,
+                stop,
+                lambda has: not numbers.isdisjoint(has.slots) or not slot.types.isdisjoint(has.types or ()),
+            )
+        for first, last in pieces:
+            for number, events in self._engine.log.batches(reader, lineage, first, last):
+                concerned = slot.concerned(events)
+                if concerned:
+                    state = kind.fold(state, number, concerned)
+        return state
+
+    def matching(
+        self,
+        reader: Reader,
+        lineage: int,
+        start: int,
+        stop: int,
+        wanted: Callable[[Summary], bool],
+        reverse: bool = False,
+    ) -> Iterator[tuple[int, int]]:
+        """The stretches of start…stop whose blocks hold something wanted, and those that are not complete. One small
+        read for each complete block."""
+        blocks = range((start - 1) // BLOCK, (stop - 1) // BLOCK + 1)
+        open_at: int | None = None
+        edge = 0
+        for block in reversed(blocks) if reverse else blocks:
+            first, last = max(start, block * BLOCK + 1), min(stop, (block + 1) * BLOCK)
+            hit = last % BLOCK != 0 or self._may_hold(reader, lineage, block, wanted)
+            if hit:
+                if open_at is None:
+                    open_at = last if reverse else first
+                edge = first if reverse else last
+            full = open_at is not None and abs(edge - open_at) >= 16 * BLOCK
+            if open_at is not None and (not hit or full):
+                yield (edge, open_at) if reverse else (open_at, edge)
+                open_at = None
+        if open_at is not None:
+            yield (edge, open_at) if reverse else (open_at, edge)
+
+    def _may_hold(self, reader: Reader, lineage: int, block: int, wanted: Callable[[Summary], bool]) -> bool:
+        owner, _ = self._engine.lineages.owner(reader, lineage, (block + 1) * BLOCK)
+        key = pack_position(owner, block)
+        record = reader.get(BLOCKS, key)
+        if record is None:
+            return True
+        summary = _decode_summary(records.unseal(key, record, f"the directory of block {block} on lineage {owner}"))
+        return summary.types is None or wanted(summary)
+
+    # --- writing ---
+
+    def close_block(self, tx: Transaction, lineage: int, seq: int) -> None:
+        """Writes the directory of the block that the event at `seq` has completed."""
+        tx.flush_events()
+        engine, reader = self._engine, tx.writer
+        table = engine.slots.table(reader)
+        previous = seq - BLOCK
+        before = self.boundary(reader, lineage, previous)
+        pieces = [
+            (number, engine.log.events(reader, number, first, last))
+            for number, first, last in engine.lineages.segments(reader, lineage, previous + 1, seq)
+        ]
+        types, loose, carried = _contents(pieces)
+        here: dict[int, tuple[bytes, msgspec.Raw]] = {}
+        there = dict(before.directory.there) if before is not None else {}
+        live: dict[int, Any] = {}
+        touched = _touched(table, loose, carried)
+        if before is not None:
+            for number in before.directory.here:
+                if number not in touched:
+                    there[number] = (before.lineage, before.block, CLEAN)
+            for slot in table.following:
+                if slot.number >= before.directory.known and slot.number not in touched:
+                    there[slot.number] = (0, 0, 0)
+        for slot in touched.values():
+            place = self._place(before, slot)
+            if slot.custom or place.true_to < previous:
+                there[slot.number] = place
+                continue
+            _, state = self._load(reader, place, slot)
+            for number, events in pieces:
+                concerned = slot.concerned(events)
+                if concerned:
+                    state = slot.kind.fold(state, number, concerned)
+            root, state = slot.kind.save(state, engine.objects)
+            here[slot.number] = (slot.kind.identity, msgspec.Raw(root))
+            there.pop(slot.number, None)
+            live[slot.number] = state
+            self._sizes[slot.number] = len(root)
+            self._keep(lineage, seq, slot, state, 0)
+        more = before.directory.more if before is not None else b""
+        if len(there) > _POINTERS:
+            more, there = self._more(more, there), {}
+        numbers = sorted({slot.number for name in carried if (slot := table.by_id.get(name)) is not None})
+        named = sorted(types) if len(types) <= _TYPES and len(numbers) == len(carried) else None
+        directory = Directory(named, numbers, table.next_number, here, there, more)
+        self._put(tx, Boundary(lineage, seq // BLOCK - 1, directory, live))
+
+    def _more(self, root: bytes, there: dict[int, tuple[int, int, int]]) -> bytes:
+        objects = self._engine.objects
+        pointers: Map[Any] = Map.decode(root, objects) if root else Map()
+        changes = {f"{number:08x}": list(place) for number, place in there.items()}
+        return pointers.update(changes).save(objects).encode()
+
+    def _put(self, tx: Transaction, boundary: Boundary) -> None:
+        key = pack_position(boundary.lineage, boundary.block)
+        tx.writer.put(BLOCKS, key, records.seal(key, records.encode(boundary.directory)))
+        tx.changes += 1
+        self._boundaries.pop((boundary.lineage, boundary.block), None)
+        self._remember(boundary)
+
+    # --- written behind ---
+
+    def _write_later(self, reader: Reader, lineage: int, base: int, slot: Slot, state: Any, folded: int) -> None:
+        """Keeps a state that no directory has, for the next write of this process to enter."""
+        if self._engine.readonly or folded * _AMORTISE < self._sizes.get(slot.number, 0) * BLOCK:
+            return
+        owner, _ = self._engine.lineages.owner(reader, lineage, base)
+        if len(self._behind) >= BLOCK:
+            self._behind.pop(next(iter(self._behind)))
+        kept = slot.kind.copy(state) if slot.custom else state
+        self._behind[owner, base // BLOCK - 1, slot.number] = (slot.kind.identity, kept)
+
+    def write_behind(self, tx: Transaction) -> None:
+        """Enters the states that were kept for this moment."""
+        if not self._behind:
+            return
+        waiting, self._behind = self._behind, {}
+        table = self._engine.slots.table(tx.writer)
+        for (lineage, block, number), (identity, state) in waiting.items():
+            slot = table.by_number.get(number)
+            if slot is None or slot.identity != identity:
+                continue
+            boundary = self._at(tx.writer, lineage, block)
+            try:
+                root, saved = slot.kind.save(state, self._engine.objects)
+            except ReducerFailed:
+                continue  # such a state is folded at every read, and nothing else is disturbed
+            self._sizes[number] = len(root)
+            directory = boundary.directory
+            here = {**directory.here, number: (identity, msgspec.Raw(root))}
+            there = {n: place for n, place in directory.there.items() if n != number}
+            live = boundary.live if slot.custom else {**boundary.live, number: saved}
+            changed = msgspec.structs.replace(directory, here=here, there=there)
+            self._put(tx, Boundary(lineage, block, changed, live))
+
+
+def _contents(pieces: list[tuple[int, list[Event]]]) -> tuple[set[str], set[str], set[str]]:
+    """The types of all events, those of the events without slot, and the slots of the others."""
+    kinds = {(e.type, e.slot) for _, events in pieces for e in events}
+    return (
+        {type for type, _ in kinds},
+        {type for type, slot in kinds if slot is None},
+        {slot for _, slot in kinds if slot is not None},
+    )
+
+
+def _touched(table: Table, types: set[str], carried: set[str]) -> dict[int, Slot]:
+    found: dict[int, Slot] = {}
+    for name in carried:
+        for slot in table.by_slot.get(name, ()):
+            found[slot.number] = slot
+    for name in types:
+        for slot in table.by_type.get(name, ()):
+            found[slot.number] = slot
+    return dict(sorted(found.items()))

@@ -1,0 +1,270 @@
+"""What a `Store` and its branches share: the open file, the caches, and who may read and write when.
+
+Two things are decided here and nowhere else. *Which snapshot a read uses*: the running transaction's where it belongs to
+the calling thread and task, else a new one. *What is still true of what was remembered*: everything that was derived
+from committed events stays true while the `epoch` in the store stays the same; it rises with each registration,
+erasure, collection and compaction. A transaction that ends in an abort takes everything with it that was remembered
+since, by dropping all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from chronicle_py import records
+from chronicle_py.checkpoints import Checkpoints
+from chronicle_py.errors import FormatVersion, InvalidOperation, ReadOnly
+from chronicle_py.event import SALT_SIZE, EventType
+from chronicle_py.kv import META, Reader, ReadScope, Writer
+from chronicle_py.lineages import Lineages
+from chronicle_py.lmdb_kv import LmdbFile
+from chronicle_py.log import Log
+from chronicle_py.objects import Objects
+from chronicle_py.slots import SlotTable
+from chronicle_py.transaction import Tip, Transaction, current_task
+
+Clock = Callable[[], int]
+Entropy = Callable[[int], bytes]
+_SALTS = 256  # drawn from the system at once
+
+
+def system_clock() -> int:
+    """µs since the epoch."""
+    return time.time_ns() // 1000
+
+
+class Engine:
+    """The inside of one open store."""
+
+    def __init__(self, file: LmdbFile, *, readonly: bool, clock: Clock | None, entropy: Entropy | None) -> None:
+        self.kv = file
+        self.readonly = readonly
+        self.clock = clock or system_clock
+        self._entropy = entropy
+        self._salts: list[bytes] = []
+        self.closed = False
+        self.event_types: dict[str, EventType] = {}
+        self.lineages = Lineages()
+        self.objects = Objects(self)
+        self.log = Log(self.lineages)
+        self.slots = SlotTable(self)
+        self.checkpoints = Checkpoints(self)
+        self._tip: Tip | None = None
+        self._version = -1  # of the newest snapshot seen
+        self._generation = file.generation
+        self._epoch = b""
+        self._prepare()
+
+    # --- opening ---
+
+    def _prepare(self) -> None:
+        """Checks the format, or writes what a new store starts with."""
+        with self.kv.read() as reader:
+            found = reader.get(META, records.META_FORMAT)
+        if found is None:
+            if self.kv.readonly:
+                raise InvalidOperation(f"{self.kv.path} holds no store yet; open it once without readonly=True")
+            self._create()
+            return
+        version = int.from_bytes(records.unseal(records.META_FORMAT, found, "the format version"), "big")
+        if version != records.FORMAT:
+            raise FormatVersion(
+                f"{self.kv.path} is a store of format {version} and this version of chronicle-py reads format "
+                f"{records.FORMAT}. " + ("Upgrade chronicle-py" if version > records.FORMAT else "Migrate the store")
+            )
+
+    def _create(self) -> None:
+        writer = self.kv.write()
+        try:
+            if writer.get(META, records.META_FORMAT) is None:
+                for key, body in (
+                    (records.META_FORMAT, records.FORMAT.to_bytes(4, "big")),
+                    (records.META_STORE, self.random(16)),
+                    (records.META_EPOCH, (1).to_bytes(8, "big")),
+                ):
+                    writer.put(META, key, records.seal(key, body))
+                self.create_main(writer)
+        except BaseException:
+            writer.abort()
+            raise
+        writer.commit()
+
+    def create_main(self, writer: Writer) -> None:
+        tx = Transaction(self, writer, Tip(writer.version, self.kv.generation))
+        now = self.clock()
+        tx.move("create", "main", None, records.Ref(0, 0, b"", False, now, None, 0), now)
+        tx.flush()
+
+    # --- injected impurities ---
+
+    def random(self, size: int) -> bytes:
+        source = self._entropy or os.urandom
+        found = source(size)
+        if not isinstance(found, bytes) or len(found) != size:
+            raise InvalidOperation(f"the store's entropy was asked for {size} bytes and returned {found!r}")
+        return found
+
+    def salt(self) -> bytes:
+        if self._entropy is not None:
+            return self.random(SALT_SIZE)
+        if not self._salts:
+            drawn = os.urandom(SALT_SIZE * _SALTS)
+            self._salts = [drawn[i : i + SALT_SIZE] for i in range(0, len(drawn), SALT_SIZE)]
+        return self._salts.pop()
+
+    # --- reading ---
+
+    def read(self) -> ReadScope:
+        """A snapshot for the calling thread and task; its `with` block closes it."""
+        if self.closed:
+            raise InvalidOperation(f"the store {self.kv.path} was closed; open it again")
+        tx: Transaction | None = self.kv.writer
+        if tx is not None and tx.engine is self and tx.mine():
+            tx.flush()
+            return tx.scope
+        reader = self.kv.read()
+        if reader.version != self._version or self._generation != self.kv.generation:
+            try:
+                if self._notice(reader):
+                    reader.__exit__(None, None, None)
+                    reader = self.kv.read()
+                    self._notice(reader)
+            except BaseException:
+                reader.__exit__(None, None, None)
+                raise
+        return reader
+
+    def _notice(self, reader: Reader) -> bool:
+        """Drops what a foreign change may have made wrong. True: the file was moved and has been opened anew."""
+        if self._generation != self.kv.generation:
+            self._generation = self.kv.generation
+            self._salts = []
+            self._tip = None
+            self.forget()
+        epoch = reader.get(META, records.META_EPOCH) or b""
+        if epoch != self._epoch:
+            if reader.get(META, records.META_MOVED) is not None:
+                self.kv.reopen()
+                return True
+            if self._epoch:
+                self.forget()
+            self._epoch = epoch
+        self._version = reader.version
+        return False
+
+    def forget(self) -> None:
+        """Drops all that is remembered of the store. Right at any time, and slow after."""
+        self._epoch = b""
+        self._version = -1
+        self.lineages.forget()
+        self.objects.forget()
+        self.slots.forget()
+        self.checkpoints.forget()
+
+    # --- writing ---
+
+    def writer(self) -> Writer:
+        tx: Transaction | None = self.kv.writer
+        if tx is None or tx.engine is not self or not tx.mine():
+            raise InvalidOperation("objects are stored inside a transaction only")
+        return tx.writer
+
+    def begin(self) -> Transaction:
+        """The running transaction of this thread and task, joined, or a new one. Waits for other writers."""
+        if self.closed:
+            raise InvalidOperation(f"the store {self.kv.path} was closed; open it again")
+        tx: Transaction | None = self.kv.writer
+        if tx is not None and tx.thread == threading.get_ident():
+            if tx.engine is not self:
+                raise InvalidOperation(
+                    f"another Store of {self.kv.path} has a transaction open on this thread; end it first, or use one Store"
+                )
+            if tx.task is not current_task():
+                raise InvalidOperation(
+                    f"a transaction of another task is open on {self.kv.path}; a transaction belongs to the task that "
+                    "began it. Do not await between its start and its end, or write from that task"
+                )
+            tx.depth += 1
+            return tx
+        if self.readonly:
+            raise ReadOnly(f"the store {self.kv.path} was opened with readonly=True; open it without to write")
+        lock = self.kv.lock
+        lock.acquire()
+        try:
+            writer = self.kv.write()
+            try:
+                tip = self._tip
+                if (
+                    tip is None
+                    or tip.version + 1 != writer.version
+                    or self._generation != self.kv.generation
+                    or self._version != tip.version
+                ):
+                    if self._notice(writer):
+                        writer.abort()
+                        writer = self.kv.write()
+                        self._notice(writer)
+                    tip = Tip(writer.version - 1, self.kv.generation)
+                tx = Transaction(self, writer, tip)
+            except BaseException:
+                writer.abort()
+                raise
+            self._tip = None  # until it has committed
+            self.kv.writer = tx
+            return tx
+        except BaseException:
+            lock.release()
+            raise
+
+    def end(self, tx: Transaction, start: int, error: BaseException | None) -> None:
+        """Leaves a transaction; the outermost leaving commits, or aborts. `start`: its `changes` when it was joined."""
+        tx.depth -= 1
+        if error is not None and tx.changes != start:
+            tx.failure = tx.failure or f"{type(error).__name__}: {error}"
+        if tx.depth:
+            return
+        try:
+            if error is None and tx.failure is None:
+                tx.commit()
+                self._tip = tx.tip
+                self._version = tx.tip.version
+                return
+            self._abort(tx)
+        except BaseException:
+            self._abort(tx)
+            raise
+        finally:
+            self.kv.writer = None
+            self.kv.lock.release()
+        if error is None:
+            raise InvalidOperation(
+                f"nothing of this transaction was kept, because a part of it failed half-way: {tx.failure}"
+            )
+
+    def _abort(self, tx: Transaction) -> None:
+        tx.aborted = True
+        tx.writer.abort()
+        self.forget()
+
+    def raise_epoch(self, tx: Transaction) -> None:
+        """Makes every other process drop what it remembers; this one has to drop what changed itself."""
+        key = records.META_EPOCH
+        found = tx.writer.get(META, key)
+        number = int.from_bytes(records.unseal(key, found, "the epoch"), "big") if found else 0
+        sealed = records.seal(key, (number + 1).to_bytes(8, "big"))
+        tx.writer.put(META, key, sealed)
+        self._epoch = sealed
+        tx.changes += 1
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        tx: Transaction | None = self.kv.writer
+        if tx is not None and tx.engine is self and tx.thread == threading.get_ident():
+            raise InvalidOperation("a transaction is open; leave its `with` block before closing the store")
+        self.closed = True
+        self.forget()
+        self.kv.close()

@@ -1,0 +1,449 @@
+"""The key-value interface on LMDB. The only file that imports lmdb.
+
+What LMDB asks of its users is handled here and nowhere else:
+
+- The map cannot safely grow while several processes use the file, so a large sparse one is reserved from the start. A
+  full map or disk ends as `StoreFull`; the transaction is gone, what was committed before is untouched.
+- One process must open one file once. Opens are counted in `_open_files`, keyed by device and inode, and share one
+  environment.
+- An environment must not be used across fork(). The child opens the file anew, at its next use.
+- A reader that was killed keeps its slot; stale slots are cleared at open and when the table is full.
+- The file may be replaced under us (a compaction, a backup put back). Each write, and at most every 20 ms a read, looks
+  whether the path still names the open file, and opens it anew if not.
+- LMDB trusts its pages. A file that is no LMDB file, or was cut short, is refused before LMDB maps it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self
+
+import lmdb
+import lmdb.verify
+
+from chronicle_py.errors import ChronicleError, CorruptStore, InvalidOperation, NotFound, ReadOnly, StoreFull
+from chronicle_py.kv import SPACE_NAMES, Reader, Writer
+
+DATA_FILE: Final = "chronicle.lmdb"  # inside a folder
+DEFAULT_MAP_SIZE: Final = 64 << 30 if sys.maxsize > 1 << 32 and os.name == "posix" else 1 << 30
+MAX_READERS: Final = 1024
+_LOOK_EVERY: Final = 0.02  # seconds between two looks at whether the file was replaced, for reads
+
+_PAGE_HEADER: Final = 16
+_MAGIC: Final = 0xBEEFC0DE
+
+
+def _refuse(error: Exception, doing: str, path: str) -> NoReturn:
+    """Turns what LMDB raised into what a caller can act on."""
+    text = str(error)
+    if isinstance(error, lmdb.MapFullError):
+        raise StoreFull(
+            f"{doing} {path}: the store has reached the size reserved for it, and nothing of this write was kept. "
+            "Open it with a larger map_size (bytes), in every process that uses it"
+        ) from error
+    if any(word in text for word in ("No space left", "File too large", "quota")):
+        raise StoreFull(
+            f"{doing} {path}: {text}. Nothing of this write was kept; free some space and go on"
+        ) from error
+    if isinstance(error, lmdb.ReadonlyError) or "Permission denied" in text or "Read-only file system" in text:
+        raise ReadOnly(f"{doing} {path}: {text}. Open it where it may be written, or with readonly=True") from error
+    if isinstance(error, lmdb.ReadersFullError):
+        raise InvalidOperation(f"{doing} {path}: {MAX_READERS} readers are at work on it at once; close some") from error
+    if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.PanicError | lmdb.InvalidError):
+        raise CorruptStore(
+            f"{doing} {path}: {text}. `chronicle verify` lists what is damaged; restore a backup"
+        ) from error
+    if isinstance(error, lmdb.BadValsizeError):
+        raise InvalidOperation(f"{doing} {path}: a key or value is larger than LMDB takes: {text}") from error
+    raise ChronicleError(f"{doing} {path}: {text}") from error
+
+
+class LmdbReader:
+    """A snapshot of the file."""
+
+    __slots__ = ("_dbs", "_path", "_txn", "version")
+
+    def __init__(self, txn: lmdb.Transaction, dbs: list[Any], path: str) -> None:
+        self._txn = txn
+        self._dbs = dbs
+        self._path = path
+        self.version: int = txn.id()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._txn.abort()
+
+    def get(self, space: int, key: bytes) -> bytes | None:
+        try:
+            return self._txn.get(key, None, self._dbs[space])
+        except lmdb.Error as error:
+            _refuse(error, "reading", self._path)
+
+    def take(self, space: int, start: bytes, count: int, reverse: bool = False) -> list[bytes]:
+        try:
+            cursor = self._txn.cursor(self._dbs[space])
+            if reverse:
+                if not self._seek_back(cursor, start):
+                    return []
+                return list(islice(cursor.iterprev(keys=False), count))
+            if not cursor.set_range(start):
+                return []
+            return list(islice(cursor.iternext(keys=False), count))
+        except lmdb.Error as error:
+            _refuse(error, "reading", self._path)
+
+    def scan(
+        self, space: int, start: bytes, stop: bytes | None = None, *, limit: int | None = None, reverse: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        found: list[tuple[bytes, bytes]] = []
+        try:
+            cursor = self._txn.cursor(self._dbs[space])
+            if not (self._seek_back(cursor, start) if reverse else cursor.set_range(start)):
+                return found
+            for key, value in islice(cursor.iterprev() if reverse else cursor.iternext(), limit):
+                if stop is not None and (key <= stop if reverse else key >= stop):
+                    break
+                found.append((key, value))
+        except lmdb.Error as error:
+            _refuse(error, "reading", self._path)
+        return found
+
+    @staticmethod
+    def _seek_back(cursor: lmdb.Cursor, start: bytes) -> bool:
+        """Stands on the last key <= start."""
+        if not cursor.set_range(start):
+            return bool(cursor.last())
+        return cursor.key() == start or bool(cursor.prev())
+
+    def count(self, space: int) -> int:
+        return int(self._txn.stat(self._dbs[space])["entries"])
+
+    def page_bytes(self, space: int) -> int:
+        stat = self._txn.stat(self._dbs[space])
+        return int(stat["psize"]) * int(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+
+
+class LmdbWriter(LmdbReader):
+    """The one write transaction."""
+
+    __slots__ = ()
+
+    def put(self, space: int, key: bytes, value: bytes, append: bool = False, overwrite: bool = True) -> None:
+        try:
+            self._txn.put(key, value, True, overwrite, append, self._dbs[space])
+        except lmdb.Error as error:
+            _refuse(error, "writing to", self._path)
+
+    def put_many(
+        self, space: int, items: Iterable[tuple[bytes, bytes]], append: bool = False, overwrite: bool = True
+    ) -> None:
+        try:
+            self._txn.cursor(self._dbs[space]).putmulti(items, overwrite=overwrite, append=append)
+        except lmdb.Error as error:
+            _refuse(error, "writing to", self._path)
+
+    def delete(self, space: int, key: bytes) -> bool:
+        try:
+            return bool(self._txn.delete(key, db=self._dbs[space]))
+        except lmdb.Error as error:
+            _refuse(error, "writing to", self._path)
+
+    def commit(self) -> None:
+        try:
+            self._txn.commit()
+        except lmdb.Error as error:
+            with suppress(lmdb.Error):
+                self._txn.abort()
+            _refuse(error, "committing to", self._path)
+
+    def abort(self) -> None:
+        self._txn.abort()
+
+
+class LmdbFile:
+    """An open file, shared by all stores of this process that use it."""
+
+    def __init__(self, path: str, *, readonly: bool, durable: bool, map_size: int) -> None:
+        self.path = path
+        self.readonly = readonly
+        self.durable = durable
+        self.generation = 0
+        self.map_size = map_size
+        self.users = 0
+        self.lock = threading.Lock()  # held by the writer of this process, see transaction.py
+        self.writer: Any = None  # that writer's Transaction
+        self._opening = threading.Lock()
+        self._forked = False
+        self._looked = 0.0
+        self._open()
+
+    # --- opening ---
+
+    def _open(self) -> None:
+        try:
+            self._env = lmdb.open(
+                self.path,
+                subdir=False,
+                map_size=self.map_size,
+                max_dbs=len(SPACE_NAMES) + 5,
+                max_readers=MAX_READERS,
+                max_spare_txns=8,
+                readonly=self.readonly,
+                create=not self.readonly,
+                mode=0o600,
+                sync=self.durable,
+                metasync=self.durable,
+                lock=True,
+            )
+        except (lmdb.Error, OSError) as error:
+            _refuse(error, "opening", self.path)
+        try:
+            if not self.readonly:
+                self._env.reader_check()
+            self._dbs = self._open_spaces()
+            stat = os.stat(self.path)
+        except BaseException:
+            self._env.close()
+            raise
+        self.identity = (stat.st_dev, stat.st_ino)
+
+    def _open_spaces(self) -> list[Any]:
+        with self._env.begin() as txn:
+            entries = int(txn.stat()["entries"])
+        try:
+            if entries:
+                return [self._env.open_db(name.encode(), create=False) for name in SPACE_NAMES]
+            if self.readonly:
+                raise InvalidOperation(f"opening {self.path}: the file holds no store; open it without readonly=True")
+            with self._env.begin(write=True) as txn:
+                return [self._env.open_db(name.encode(), txn=txn) for name in SPACE_NAMES]
+        except lmdb.NotFoundError:
+            raise InvalidOperation(
+                f"opening {self.path}: this LMDB file belongs to another program, not to chronicle. Choose another path"
+            ) from None
+        except lmdb.Error as error:
+            _refuse(error, "opening", self.path)
+
+    def reopen(self) -> None:
+        """Opens what the path names now. Snapshots that are still open keep the old file until they end."""
+        with self._opening:
+            _check_file(self.path)
+            _open_files.pop(self.identity, None)
+            self._open()
+            _open_files[self.identity] = self
+            self.generation += 1
+            self._forked = False
+
+    def _after_fork(self) -> None:
+        _leaked.append(self._env)  # closing it here would take the parent's locks away
+        self.lock = threading.Lock()
+        self._opening = threading.Lock()
+        self.writer = None
+        self._forked = True
+
+    def _look(self) -> None:
+        """Reopens when the path names another file than the open one."""
+        if self._forked:
+            self.reopen()
+            return
+        try:
+            stat = os.stat(self.path)
+        except OSError as error:
+            raise NotFound(f"the store at {self.path} is gone from under this process: {error}") from error
+        if (stat.st_dev, stat.st_ino) != self.identity:
+            self.reopen()
+
+    # --- transactions ---
+
+    def read(self) -> LmdbReader:
+        now = time.monotonic()
+        if self._forked or now - self._looked > _LOOK_EVERY:
+            self._look()
+            self._looked = now
+        try:
+            return LmdbReader(self._env.begin(), self._dbs, self.path)
+        except lmdb.ReadersFullError:
+            self._env.reader_check()
+        except lmdb.Error as error:
+            _refuse(error, "reading", self.path)
+        try:
+            return LmdbReader(self._env.begin(), self._dbs, self.path)
+        except lmdb.Error as error:
+            _refuse(error, "reading", self.path)
+
+    def write(self) -> LmdbWriter:
+        if self.readonly:
+            raise ReadOnly(f"{self.path} was opened with readonly=True; open it without to write")
+        now = time.monotonic()
+        if self._forked or self.durable or now - self._looked > _LOOK_EVERY:
+            self._look()
+            self._looked = now
+        try:
+            return LmdbWriter(self._env.begin(write=True), self._dbs, self.path)
+        except lmdb.Error as error:
+            _refuse(error, "writing to", self.path)
+
+    def sync(self) -> None:
+        try:
+            self._env.sync(True)
+        except lmdb.Error as error:
+            _refuse(error, "syncing", self.path)
+
+    # --- figures ---
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        with self.read() as reader:
+            return {
+                name: {"entries": reader.count(number), "bytes": reader.page_bytes(number)}
+                for number, name in enumerate(SPACE_NAMES)
+            }
+
+    def file_size(self) -> tuple[int, int]:
+        with self.read() as reader:
+            used = sum(reader.page_bytes(number) for number in range(len(SPACE_NAMES)))
+        psize = int(self._env.stat()["psize"])
+        end = (int(self._env.info()["last_pgno"]) + 1) * psize
+        return os.stat(self.path).st_size, max(0, end - used - 3 * psize)
+
+    # --- closing ---
+
+    def close(self) -> None:
+        """Gives up one use; the last one closes the file."""
+        with _registry:
+            self.users -= 1
+            if self.users > 0:
+                return
+            _open_files.pop(self.identity, None)
+        if not self._forked:
+            self._env.close()
+
+
+_open_files: dict[tuple[int, int], LmdbFile] = {}
+_registry = threading.Lock()
+_leaked: list[lmdb.Environment] = []
+
+
+def _after_fork_in_child() -> None:
+    global _registry
+    _registry = threading.Lock()
+    for file in list(_open_files.values()):
+        file._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def open_file(
+    path: str | os.PathLike[str], *, readonly: bool, create: bool, durable: bool, map_size: int | None
+) -> LmdbFile:
+    """Opens the store file at `path`, or shares it where this process has it open already."""
+    file_path = _file_path(path, create=create and not readonly)
+    size = DEFAULT_MAP_SIZE if map_size is None else map_size
+    if not isinstance(size, int) or size < 1 << 20:
+        raise InvalidOperation(f"map_size is a number of bytes of at least {1 << 20:,}, not {map_size!r}")
+    with _registry:
+        try:
+            stat = os.stat(file_path)
+            shared = _open_files.get((stat.st_dev, stat.st_ino))
+        except OSError:
+            shared = None
+        if shared is None:
+            _check_file(file_path)
+            shared = LmdbFile(file_path, readonly=readonly, durable=durable, map_size=size)
+            _open_files[shared.identity] = shared
+        elif shared.readonly and not readonly:
+            raise InvalidOperation(
+                f"this process has {file_path} open read-only already; close that store before opening it to write"
+            )
+        elif shared.durable != durable and not readonly:
+            raise InvalidOperation(
+                f"this process has {file_path} open with durability={'full' if shared.durable else 'relaxed'!r} already; "
+                "open it with the same, or close that store first"
+            )
+        shared.users += 1
+    return shared
+
+
+def _file_path(path: str | os.PathLike[str], *, create: bool) -> str:
+    """The data file that a user's path means: an existing folder or a trailing "/" is a folder, all else one file."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise InvalidOperation(f"a store's path is a str or a path object, not {path!r}") from None
+    if not text or "\0" in text:
+        raise InvalidOperation(f"a store's path may not be empty or contain NUL: {text!r}")
+    folder = text.endswith(os.sep) or os.path.isdir(text)
+    file_path = os.path.abspath(os.path.join(text, DATA_FILE) if folder else text)
+    if os.path.exists(file_path):
+        return os.path.realpath(file_path)
+    if not create:
+        raise NotFound(f"there is no store at {text}; chronicle.open(path) or `chronicle init` makes one")
+    parent = os.path.dirname(file_path)
+    try:
+        if folder:
+            os.makedirs(parent, exist_ok=True)
+        elif not os.path.isdir(parent):
+            raise NotFound(f"the folder {parent} of the store {text} does not exist; make it first")
+    except OSError as error:
+        raise ReadOnly(f"the folder {parent} of the store {text} cannot be made: {error}") from error
+    return file_path
+
+
+def _check_file(path: str) -> None:
+    """Refuses what LMDB would crash on: no LMDB file at all, or one that was cut short."""
+    try:
+        size = os.stat(path).st_size
+        with open(path, "rb") as file:
+            start = file.read(_PAGE_HEADER + 136)
+            if len(start) < _PAGE_HEADER + 136 or struct.unpack_from("=I", start, _PAGE_HEADER)[0] != _MAGIC:
+                if size == 0:
+                    return  # a new, empty file
+                raise InvalidOperation(f"{path} is not a chronicle store: it is no LMDB file. Choose another path")
+            page = struct.unpack_from("=I", start, _PAGE_HEADER + 24)[0]
+            ends = [_last_page(start)]
+            file.seek(page)
+            second = file.read(_PAGE_HEADER + 136)
+            if len(second) == _PAGE_HEADER + 136:
+                ends.append(_last_page(second))
+    except FileNotFoundError:
+        return
+    except IsADirectoryError:
+        raise InvalidOperation(f"{path} is a folder, a store's data file was expected there") from None
+    except PermissionError as error:
+        raise ReadOnly(f"{path} cannot be read: {error}. Give this user access to the file") from None
+    if size >= (max(ends)[1] + 1) * page:
+        return
+    # Pages that were taken and given back inside one transaction are never written, so that a sound file may end a
+    # little early. Only a walk over the pages tells such a one from a file that was cut.
+    try:
+        lmdb.verify.verify(path, subdir=False)
+    except (lmdb.verify.VerifyError, OSError, ValueError, struct.error) as error:
+        raise CorruptStore(
+            f"{path} was cut short or damaged ({size:,} bytes, its pages reach to {(max(ends)[1] + 1) * page:,}): {error}. "
+            "Restore a backup"
+        ) from None
+
+
+def _last_page(meta: bytes) -> tuple[int, int]:
+    """(transaction number, last page in use) of a meta page."""
+    last, txn = struct.unpack_from("=QQ", meta, _PAGE_HEADER + 120)
+    return txn, last
+
+
+def _conforms(reader: LmdbReader, writer: LmdbWriter) -> tuple[Reader, Writer]:
+    return reader, writer
+
+

@@ -1,0 +1,301 @@
+"""`open` and `Store`: the public face of a store. Branches, slots, event types, blobs, transactions, figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+from chronicle_py import branches, records
+from chronicle_py.branch import Branch, branch_at
+from chronicle_py.branches import BranchInfo
+from chronicle_py.engine import Clock, Engine, Entropy
+from chronicle_py.errors import InvalidName, InvalidOperation, NotFound
+from chronicle_py.event import Event, bind, event_type
+from chronicle_py.kv import CAUSES, EVENTS, LINEAGES, META, OBJECTS, REFS
+from chronicle_py.lmdb_kv import open_file
+from chronicle_py.names import check_slot, check_type
+from chronicle_py.objects import Blob, pack_blob, unpack_blob
+from chronicle_py.reducers import Reducer
+from chronicle_py.transaction import transaction
+from chronicle_py.verify import Progress, Report, verify
+
+Durability = Literal["full", "relaxed"]
+
+
+class SlotInfo(msgspec.Struct, frozen=True):
+    """What `store.slots()` says of a slot."""
+
+    id: str
+    kind: str
+    reducer: str | None
+    version: int
+    types: tuple[str, ...]
+    sources: tuple[str, ...]
+    loaded: bool  # this process can read it
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """Figures of a store. Cost: O(slots)."""
+
+    path: str
+    store: str  # its id, hex
+    format: int
+    events: int
+    branches: int
+    lineages: int
+    objects: int
+    slots: int
+    file_bytes: int
+    free_bytes: int
+    keyspaces: dict[str, dict[str, int]]  # name -> entries, bytes
+
+
+def open(
+    path: str | os.PathLike[str],
+    durability: Durability = "full",
+    readonly: bool = False,
+    create: bool = True,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+    *,
+    map_size: int | None = None,
+) -> Store:
+    """Opens a store, made at first use. An existing folder or a trailing "/" is a folder, anything else one file.
+
+    `durability`: "full" returns from a commit when it is on disk; "relaxed" when it is with the operating system: a
+    killed process loses nothing, a power failure may lose the newest commits and damage the file. `clock` returns µs
+    since the epoch, `entropy(n)` n bytes; give both and everything about the store repeats exactly. `map_size`: bytes
+    reserved (not used) for the file, 64 GiB; the same in every process. O(1), about 0.2 ms.
+    """
+    if durability not in ("full", "relaxed"):
+        raise InvalidOperation(f'durability is "full" or "relaxed", not {durability!r}')
+    file = open_file(path, readonly=readonly, create=create, durable=durability == "full", map_size=map_size)
+    try:
+        return Store(Engine(file, readonly=readonly, clock=clock, entropy=entropy))
+    except BaseException:
+        file.close()
+        raise
+
+
+class Store:
+    """An open store, a context manager. Threads may share it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._engine.closed else "open"
+        return f"<Store {self.path} ({state})>"
+
+    @property
+    def path(self) -> str:
+        """The store's file."""
+        return self._engine.kv.path
+
+    # --- branches ---
+
+    def branch(self, name: str = branches.MAIN) -> Branch:
+        """The branch of this name; NotFound when there is none."""
+        return branch_at(self._engine, name)
+
+    def branches(self) -> list[BranchInfo]:
+        """All branches, `main` first. O(branches)."""
+        return branches.list_branches(self._engine)
+
+    def orphan(self, name: str) -> Branch:
+        """A new branch without history or inherited state."""
+        branches.orphan(self._engine, name)
+        return Branch(self._engine, name)
+
+    def delete_branch(self, name: str) -> None:
+        """Removes a branch's name; its events stay and `restore_branch` brings it back."""
+        branches.delete(self._engine, name)
+
+    def restore_branch(self, name: str) -> Branch:
+        """Brings a deleted branch back with the head it had."""
+        branches.restore(self._engine, name)
+        return Branch(self._engine, name)
+
+    # --- slots and event types ---
+
+    def register_state(
+        self,
+        id: str,
+        kind: str | None = None,
+        reducer: Reducer[Any] | None = None,
+        types: Sequence[str] = (),
+        sources: Sequence[str] = (),
+        initial: Any = None,
+    ) -> None:
+        """Registers a slot, for good. The same again is fine, another one raises StateExists.
+
+        `kind`: "value", "append_log", "tree" or "document"; or `reducer`, one of your own. `types`: events without slot
+        of these types concern the slot as well (a value is set to their payload, an append_log gets it as an item);
+        `sources`: so do the events of these slots. `initial`: the state before the first event. May come late: events
+        that are there already count.
+        """
+        self._engine.slots.register(id, kind, reducer, types, sources, initial)
+
+    def slots(self) -> list[SlotInfo]:
+        """All registered slots, by id."""
+        with self._engine.read() as reader:
+            table = self._engine.slots.table(reader)
+        return [
+            SlotInfo(
+                slot.id, slot.record.kind, slot.record.reducer or None, slot.record.version, slot.record.types,
+                slot.record.sources, not slot.custom or slot.identity != b"",
+            )
+            for slot in sorted(table.by_id.values(), key=lambda slot: slot.id)
+        ]  # fmt: skip
+
+    def namespace(self, prefix: str) -> Namespace:
+        """A prefix for slot ids, so that components of one application do not meet."""
+        return Namespace(self, check_slot(prefix, "a namespace"))
+
+    def register_event(
+        self,
+        type: str,
+        struct: type[Any],
+        version: int = 1,
+        upcast: Mapping[int, Callable[[Any], Any]] | None = None,
+    ) -> None:
+        """Declares what payloads of a type look like, in this process: checked when appended, a `struct` when read.
+
+        `upcast[v]` turns the plain payload written as version v into that of version v + 1.
+        """
+        self._engine.event_types[check_type(type)] = event_type(type, struct, version, upcast)
+
+    # --- events by id ---
+
+    def event(self, id: str) -> Event:
+        """The event with this id or unique prefix (at least 6 hex digits), on whatever branch. O(log n)."""
+        with self._engine.read() as reader:
+            _, event = self._engine.log.resolve(reader, id)
+        return bind(event, self._engine.event_types)
+
+    def effects(self, id: str | Event) -> list[Event]:
+        """The events that name this one in `caused_by`."""
+        return self._naming(id, records.CAUSED_BY)
+
+    def links(self, id: str | Event) -> list[Event]:
+        """The events that name this one in `linked_to`."""
+        return self._naming(id, records.LINKED_TO)
+
+    def _naming(self, id: str | Event, relation: bytes) -> list[Event]:
+        engine = self._engine
+        with engine.read() as reader:
+            _, event = engine.log.resolve(reader, id.id if isinstance(id, Event) else id)
+            prefix = event.key[: records.ID_PREFIX] + relation
+            found: dict[bytes, Event] = {}
+            for key, record in reader.scan(CAUSES, prefix, prefix + b"\xff" * 12):
+                records.unseal(key, record, f"the effects of event {event.id[:12]}")
+                effect = engine.log.at(reader, *records.unpack_position(key[len(prefix) :]))
+                if event.id in (effect.caused_by if relation == records.CAUSED_BY else effect.linked_to):
+                    found.setdefault(effect.key, bind(effect, engine.event_types))
+        return list(found.values())
+
+    # --- blobs ---
+
+    def put_blob(self, data: bytes, media_type: str = "application/octet-stream") -> str:
+        """Stores bytes once and returns their id, to be used in payloads as `BlobRef(id)`."""
+        key, stored = pack_blob(data, media_type)
+        with transaction(self._engine) as tx:
+            if tx.writer.get(OBJECTS, key) is None:
+                tx.writer.put(OBJECTS, key, stored)
+                tx.changes += 1
+        return key.hex()
+
+    def get_blob(self, hash: str) -> Blob:
+        """The blob of this id, checked against it."""
+        try:
+            key = bytes.fromhex(hash)
+        except (ValueError, TypeError):
+            key = b""
+        if len(key) != 32:
+            raise InvalidName(f"a blob's id is the 64 hex digits that put_blob returned, not {hash!r}")
+        with self._engine.read() as reader:
+            stored = reader.get(OBJECTS, key)
+        if stored is None:
+            raise NotFound(f"there is no blob {hash}")
+        return unpack_blob(key, stored)
+
+    # --- the whole ---
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A `with` block that is one commit: all of it or, after an exception, nothing. A nested one joins."""
+        with transaction(self._engine):
+            yield self
+
+    def sync(self) -> None:
+        """Returns when everything committed so far is on disk."""
+        self._engine.read().__exit__(None, None, None)
+        self._engine.kv.sync()
+
+    def stats(self) -> Stats:
+        """Figures: events, branches, bytes by keyspace."""
+        engine = self._engine
+        with engine.read() as reader:
+            counts = {space: reader.count(space) for space in (EVENTS, REFS, LINEAGES, OBJECTS)}
+            slots = len(engine.slots.table(reader).by_id)
+            key = records.META_STORE
+            store = records.unseal(key, reader.get(META, key) or b"", "the store's id")
+        size, free = engine.kv.file_size()
+        return Stats(
+            self.path, store.hex(), records.FORMAT, counts[EVENTS], counts[REFS], counts[LINEAGES], counts[OBJECTS],
+            slots, size, free, engine.kv.sizes(),
+        )  # fmt: skip
+
+    def verify(self, deep: bool = False, progress: Progress | None = None) -> Report:
+        """Checks everything stored against everything else; `deep` also folds every slot anew and compares."""
+        return verify(self._engine, deep, progress)
+
+    def close(self) -> None:
+        """Closes the store; closing twice is fine. Iterators and views of it raise InvalidOperation afterwards."""
+        self._engine.close()
+
+
+class Namespace:
+    """A prefix of slot ids."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store = store
+        self.prefix = prefix
+
+    def __repr__(self) -> str:
+        return f"<Namespace {self.prefix!r}>"
+
+    def state_id(self, id: str) -> str:
+        """The full id of a slot of this namespace."""
+        return check_slot(f"{self.prefix}/{check_slot(id)}")
+
+    def register_state(
+        self,
+        id: str,
+        kind: str | None = None,
+        reducer: Reducer[Any] | None = None,
+        types: Sequence[str] = (),
+        sources: Sequence[str] = (),
+        initial: Any = None,
+    ) -> str:
+        """As `store.register_state`, under the prefix; returns the full id. `sources` are full ids."""
+        full = self.state_id(id)
+        self._store.register_state(full, kind, reducer, types, sources, initial)
+        return full
+
+    def namespace(self, prefix: str) -> Namespace:
+        """A namespace below this one."""
+        return Namespace(self._store, self.state_id(prefix))
