@@ -305,11 +305,11 @@ class Checkpoints:
             (number, engine.log.events(reader, number, first, last))
             for number, first, last in engine.lineages.segments(reader, lineage, previous + 1, seq)
         ]
-        types, loose, carried = _contents(pieces)
+        types, loose, carried = contents(pieces)
         here: dict[int, tuple[bytes, msgspec.Raw]] = {}
         there = dict(before.directory.there) if before is not None else {}
         live: dict[int, Any] = {}
-        touched = _touched(table, loose, carried)
+        touched = touched_slots(table, loose, carried)
         if before is not None:
             for number in before.directory.here:
                 if number not in touched:
@@ -390,7 +390,7 @@ class Checkpoints:
             self._put(tx, Boundary(lineage, block, changed, live))
 
 
-def _contents(pieces: list[tuple[int, list[Event]]]) -> tuple[set[str], set[str], set[str]]:
+def contents(pieces: list[tuple[int, list[Event]]]) -> tuple[set[str], set[str], set[str]]:
     """The types of all events, those of the events without slot, and the slots of the others."""
     kinds = {(e.type, e.slot) for _, events in pieces for e in events}
     return (
@@ -400,7 +400,7 @@ def _contents(pieces: list[tuple[int, list[Event]]]) -> tuple[set[str], set[str]
     )
 
 
-def _touched(table: Table, types: set[str], carried: set[str]) -> dict[int, Slot]:
+def touched_slots(table: Table, types: set[str], carried: set[str]) -> dict[int, Slot]:
     found: dict[int, Slot] = {}
     for name in carried:
         for slot in table.by_slot.get(name, ()):

@@ -10,8 +10,8 @@ entries that begin at a chunk's start and returns the ends of the chunks that ar
 is the open remainder.
 
 - Entries of a list: from the 8th on, a chunk ends where the sum of the CRC-32s of its last 8 entries (modulo 2**32)
-  falls below a threshold in proportion to the size of the entry, so that chunks come out near 4 KB of ordinary
-  messages. A rule on single entries would degenerate where few distinct values repeat. The window lies inside the
+  falls below a threshold in proportion to the size of the entry. `spread` is how many bytes then pass on average; a
+  hundredth of it is added to each size, so that boundaries come in tiny entries as well. A rule on single entries would degenerate where few distinct values repeat. The window lies inside the
   chunk, so candidates do not depend on where the chunk began and are found for a whole batch at once.
 - Keys of a map: the key's CRC-32 alone, so changing a value never moves a boundary.
 - Children of an inner node: one byte of the child's content hash, another byte at each level. With the same bits at
@@ -33,29 +33,30 @@ MAX_CHILDREN = 64
 
 _MASK = 0xFFFF_FFFF
 _BATCH = 4096  # entries looked at together: bounds the memory of a bulk load
-_PER_BYTE = 2**32 // 2400  # chance of a boundary per byte of entry: 8 entries and 2,400 bytes on average
+_LEAST = 2**32 // 100  # chance of a boundary at an entry without bytes
 _KEY_THRESHOLD = 2**32 // KEYS_AIMED_AT
 _CHILD_THRESHOLD = 15  # of 256: 8 children and 16 more on average
 
 
-def entry_cuts(items: Sequence[bytes]) -> list[int]:
-    """Ends of the finished chunks of list entries, in order; O(n)."""
+def entry_cuts(items: Sequence[bytes], spread: int) -> list[int]:
+    """Ends of the finished chunks of list entries, in order; O(n). `spread`: bytes past the 8th entry, on average."""
+    per_byte = 2**32 // spread
     ends: list[int] = []
     start = 0
     total = len(items)
     while True:
         stop = min(start + _BATCH, total)
-        start = _cut_batch(items[start:stop], start, ends)
+        start = _cut_batch(items[start:stop], per_byte, start, ends)
         if stop == total:
             return ends
 
 
-def _cut_batch(items: Sequence[bytes], base: int, ends: list[int]) -> int:
+def _cut_batch(items: Sequence[bytes], per_byte: int, base: int, ends: list[int]) -> int:
     """Append the ends found in one batch that begins at a chunk's start; return where the open chunk begins."""
     sizes = list(map(len, items))
     volume = list(accumulate(sizes, initial=0))
     start = 0
-    for end in _candidates(items, sizes):
+    for end in _candidates(items, sizes, per_byte):
         if end - start >= MAX_ENTRIES or volume[end] - volume[start] >= MAX_BYTES:
             start = _cut_full(volume, start, end, base, ends)
         if end - start >= WINDOW:
@@ -64,13 +65,11 @@ def _cut_batch(items: Sequence[bytes], base: int, ends: list[int]) -> int:
     return base + _cut_full(volume, start, len(items), base, ends)
 
 
-def _candidates(items: Sequence[bytes], sizes: list[int]) -> list[int]:
+def _candidates(items: Sequence[bytes], sizes: list[int], per_byte: int) -> list[int]:
+    """Where the window of 8 entries that ends there allows a boundary; wherever the chunk began."""
     sums = list(accumulate(map(crc32, items), initial=0))
-    return [
-        end
-        for end, after, before, size in zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, sizes[WINDOW - 1 :])
-        if after - before & _MASK < size * _PER_BYTE
-    ]
+    windows = zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, sizes[WINDOW - 1 :])
+    return [end for end, after, before, size in windows if after - before & _MASK < size * per_byte + _LEAST]
 
 
 def _cut_full(volume: list[int], start: int, end: int, base: int, ends: list[int]) -> int:

@@ -9,7 +9,7 @@ above a limit and nested collections enter with their hashes.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any, Self
 
 from msgspec import MsgspecError, Raw
@@ -25,6 +25,7 @@ _encode = Encoder().encode
 _decode_entries = Decoder(list[Raw]).decode
 _decode_weights = Decoder(list[int]).decode
 _decode_keys = Decoder(list[bytes]).decode
+_SPREAD = 2600  # leaves of about 4 KB: the open one is written with each root
 _NO_HEADS = b"\x90"
 
 
@@ -136,10 +137,14 @@ class EntrySpine(Spine[Entries]):
         parts = [part for part in parts if part.items]
         if len(parts) < 2:
             return parts[0] if parts else Entries([], [])
-        items = list(chain.from_iterable(part.items for part in parts))
-        if not any(part.heads for part in parts):
-            return Entries([], items)
-        return Entries(list(chain.from_iterable(part.heads or [0] * len(part) for part in parts)), items)
+        heads: list[Any] = []
+        items: list[bytes] = []
+        with_heads = any(part.heads for part in parts)
+        for part in parts:
+            items += part.items
+            if with_heads:
+                heads += part.heads or [0] * len(part.items)
+        return Entries(heads, items)
 
     def _close_row(self, row: Row) -> Child:
         key = row.keys[-1] if row.keys else b""
@@ -180,7 +185,7 @@ class ListSpine(EntrySpine):
     _unpack = staticmethod(unpack_list_leaf)
 
     def _cuts(self, leaf: Entries) -> list[int]:
-        return entry_cuts(leaf.items)
+        return entry_cuts(leaf.items, _SPREAD)
 
     def _part(self, leaf: Entries, start: int, stop: int) -> Entries:
         if start == 0 and stop == len(leaf.items):

@@ -17,11 +17,11 @@ from blake3 import blake3
 from msgspec import Raw
 from msgspec.msgpack import Encoder
 
-from chronicle_py.chunking import entry_cuts
+from chronicle_py.chunking import MAX_ENTRIES, entry_cuts
 from chronicle_py.entries import array_header
 from chronicle_py.errors import CorruptStore, InvalidOperation, ItemIndexError
 from chronicle_py.nodes import EMPTY_ROW, ROW, RUNS, Child, Objects, Row, address_of, body_of
-from chronicle_py.runs import Ref, Run, Runs, join_runs, pack_runs, refs_of, unpack_runs
+from chronicle_py.runs import Ref, Run, Runs, join_runs, pack_run, pack_runs, refs_of, unpack_runs
 from chronicle_py.tree import Edit, Root, Spine
 
 __all__ = ["Fetch", "ItemLog", "Ref"]
@@ -29,23 +29,26 @@ __all__ = ["Fetch", "ItemLog", "Ref"]
 Fetch = Callable[[Sequence[Ref]], list[bytes]]
 _Entry = tuple[int, int, int, int, int, bytes | None]  # a Ref and the item, where it is known
 
+_SPREAD = 9000  # leaves of about 8 KB of items: hashed as fast as half of it, and only a few bytes are stored
 _INLINE = 200  # bytes of packed runs up to which a leaf stands inside its parent
 _TAIL_ENTRIES = 1024
 _TAIL_BYTES = 262_144
 _BULK = 64
-_PADDED = 1024  # bytes above which hashed leaves are padded: BLAKE3 is more than twice as fast on whole blocks of 4 KiB
+_PADDED = 2048  # bytes above which hashed leaves are padded to a power of two: BLAKE3 is over twice as fast on those
 _HASHED_LEAF, _HASHED_ROW, _HASHED_AS = b"\x03c", b"\x03i", b"\x03a"
 
 _encode = Encoder().encode
 _new = object.__new__
 
 
+_HEADERS = [_HASHED_LEAF + array_header(n) for n in range(MAX_ENTRIES + 1)]
+
+
 def _content_of(items: list[bytes]) -> bytes:
     """The content hash of a leaf. The array's header says where the items end, so padding adds no meaning."""
-    data = b"".join((_HASHED_LEAF, array_header(len(items)), *items))
-    if len(data) > _PADDED:
-        data = data.ljust(len(data) + 4095 & -4096, b"\0")
-    return blake3(data).digest()
+    data = b"".join([_HEADERS[len(items)], *items])
+    size = len(data)
+    return blake3(data.ljust(1 << (size - 1).bit_length(), b"\0") if size > _PADDED else data).digest()
 
 
 def _load_runs(data: bytes) -> Runs:
@@ -88,11 +91,25 @@ class LogSpine(Spine[Runs]):
         if len(parts) == 1 and parts[0].items is not None:
             return parts[0]
         runs = join_runs(chain.from_iterable(part.runs for part in parts))
-        items = [self.items_of(part) for part in parts]
-        return Runs(runs, sum(part.size for part in parts), list(chain.from_iterable(items)))
+        items: list[bytes] = []
+        for part in parts:
+            items += self.items_of(part)
+        return Runs(runs, len(items), items)
 
     def _cuts(self, leaf: Runs) -> list[int]:
-        return entry_cuts(self.items_of(leaf))
+        return entry_cuts(self.items_of(leaf), _SPREAD)
+
+    def _close_all(self, leaf: Runs, ends: list[int]) -> list[Child]:
+        run, items = leaf.runs[0], leaf.items
+        if len(leaf.runs) > 1 or run[2] >= 0 or run[4] or items is None:
+            return super()._close_all(leaf, ends)
+        closed = []
+        start = 0
+        for end in ends:
+            at = pack_run(run[0], run[1] + start, end - start)
+            closed.append(Child(end - start, 0, b"", _content_of(items[start:end]), at, None))
+            start = end
+        return closed
 
     def _close(self, leaf: Runs) -> Child:
         content = _content_of(self.items_of(leaf))

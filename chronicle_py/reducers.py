@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 from blake3 import blake3
 
+from chronicle_py import document
 from chronicle_py.collections import Extension, List, Map, decode_state, encode_state, register_extension, state_hash
-from chronicle_py.document import Document, DocumentState
+from chronicle_py.document import DocumentState
 from chronicle_py.errors import InvalidOperation, ReducerFailed
 from chronicle_py.event import BlobRef, Event, EventType, bind, decode_payload, encode_payload, event_type
 from chronicle_py.item_log import ItemLog, Ref
@@ -425,7 +426,7 @@ class DocumentKind:
 
     def __init__(self, objects: Objects, initial: bytes) -> None:
         self._objects = objects
-        self._initial = Document.of(decode_payload(initial)) if initial else Document.of({})
+        self._initial = document.of(decode_payload(initial)) if initial else document.of({})
         self.identity = digest("document", 1, initial)
 
     def initial(self) -> DocumentState:
@@ -433,14 +434,14 @@ class DocumentKind:
 
     def fold(self, state: DocumentState, lineage: int, events: list[Event]) -> DocumentState:
         for event in events:
-            state = Document.apply(state, event.type, event.raw)
+            state = document.apply(state, event.type, event.raw)
         return state
 
     def save(self, state: DocumentState, objects: Objects) -> tuple[bytes, DocumentState]:
-        return Document.save(state, objects)
+        return document.save(state, objects)
 
     def load(self, root: bytes) -> DocumentState:
-        return Document.load(root, self._objects)
+        return document.load(root, self._objects)
 
     def content(self, state: DocumentState) -> bytes:
-        return Document.content(state)
+        return document.content(state)

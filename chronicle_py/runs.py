@@ -148,6 +148,11 @@ def pack_runs(runs: list[Run]) -> bytes:
     return packed
 
 
+def pack_run(lineage: int, seq: int, count: int) -> bytes:
+    """As `pack_runs`, of whole payloads of consecutive events."""
+    return _encode((count << 2, lineage, seq))
+
+
 def unpack_runs(packed: Any) -> Runs:
     """The leaf of packed runs; raises `CorruptStore`."""
     runs: list[Run] = []

@@ -47,7 +47,8 @@ class Level(Protocol[X]):
     def part(self, chunk: X, start: int, stop: int) -> X: ...
     def join(self, parts: list[X]) -> X: ...
     def cuts(self, chunk: X) -> list[int]: ...
-    def close(self, chunk: X) -> Child: ...
+    def close(self, chunk: X, ends: list[int]) -> list[Child]:
+        """Describe the finished chunks that `chunk` consists of up to the last end."""
 
 
 def rechunk(level: Level[X], edits: list[Edit[X]]) -> tuple[list[Edit[Row]], X | None]:
@@ -83,8 +84,8 @@ def rechunk(level: Level[X], edits: list[Edit[X]]) -> tuple[list[Edit[Row]], X |
 
 
 def _cut(level: Level[X], entries: X, closed: list[Child]) -> X:
-    start = 0
-    for end in level.cuts(entries):
-        closed.append(level.close(level.part(entries, start, end)))
-        start = end
-    return level.part(entries, start, len(entries))
+    ends = level.cuts(entries)
+    if not ends:
+        return entries
+    closed += level.close(entries, ends)
+    return level.part(entries, ends[-1], len(entries))

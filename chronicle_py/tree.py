@@ -80,6 +80,10 @@ class Spine(ABC, Generic[L]):
     def _close(self, leaf: L) -> Child:
         """Describe a finished leaf; `node` holds it unless `at` does."""
 
+    def _close_all(self, leaf: L, ends: list[int]) -> list[Child]:
+        """Describe the finished leaves that `leaf` consists of up to the last end."""
+        return [self._close(self._part(leaf, start, end)) for start, end in zip([0, *ends], ends, strict=False)]
+
     @abstractmethod
     def _close_row(self, row: Row) -> Child: ...
 
@@ -313,7 +317,7 @@ class _LeafLevel(Generic[L]):
         self.part = spine._part
         self.join = spine._join
         self.cuts = spine._cuts
-        self.close = spine._close
+        self.close = spine._close_all
 
     def find(self, offset: int) -> Found[L]:
         found: Any = self.spine.chunk(0, offset)
@@ -327,7 +331,6 @@ class _RowLevel:
         self.spine = spine
         self.level = level
         self.join = join_rows
-        self.close = spine._close_row
 
     def find(self, offset: int) -> Found[Row]:
         found: Any = self.spine.chunk(self.level, offset)
@@ -340,3 +343,7 @@ class _RowLevel:
 
     def cuts(self, chunk: Row) -> list[int]:
         return child_cuts(chunk.contents, self.level)
+
+    def close(self, chunk: Row, ends: list[int]) -> list[Child]:
+        close = self.spine._close_row
+        return [close(chunk.part(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
