@@ -1,21 +1,22 @@
 """Where a chunk of a persistent tree ends.
 
-Here live the cut rules and nothing else: pure functions from entries to positions. They know no node, no encoding and
-no store.
+Here live the cut rules and nothing else: pure functions from entries to positions. They know no node, no
+encoding and no store.
 
-Theory of operation. A sequence is cut greedily from left to right, and whether a chunk ends after an entry depends
-only on the entries since that chunk's start. So the chunks are a function of the content alone, whatever edits led to
-it, and after an edit the old chunks come back as soon as one boundary falls where an old one was. Each function takes
-entries that begin at a chunk's start and returns the ends of the chunks that are finished; what follows the last end
-is the open remainder.
+Theory of operation. A sequence is cut greedily from left to right, and whether a chunk ends after an entry
+depends only on the entries since that chunk's start. So the chunks are a function of the content alone,
+whatever edits led to it, and after an edit the old chunks come back as soon as one boundary falls where an
+old one was. Each function takes entries that begin at a chunk's start and returns the ends of the chunks
+that are finished; what follows the last end is the open remainder.
 
-- Entries of a list: from the 8th on, a chunk ends where the sum of the CRC-32s of its last 8 entries (modulo 2**32)
-  falls below a threshold in proportion to the size of the entry. `spread` is how many bytes then pass on average; a
-  hundredth of it is added to each size, so that boundaries come in tiny entries as well. A rule on single entries would degenerate where few distinct values repeat. The window lies inside the
-  chunk, so candidates do not depend on where the chunk began and are found for a whole batch at once.
+- Entries of a list: from the 8th on, a chunk ends where the sum of the CRC-32s of its last 8 entries
+  (modulo 2**32) falls below a threshold in proportion to the size of the entry. `spread` is how many bytes
+  then pass on average; a hundredth of it is added to each size, so that boundaries come in tiny entries as
+  well. A rule on single entries would degenerate where few distinct values repeat. The window lies inside
+  the chunk, so candidates do not depend on where the chunk began and are found for a whole batch at once.
 - Keys of a map: the key's CRC-32 alone, so changing a value never moves a boundary.
-- Children of an inner node: one byte of the child's content hash, another byte at each level. With the same bits at
-  every level each child would be a boundary again.
+- Children of an inner node: one byte of the child's content hash, another byte at each level. With the same
+  bits at every level each child would be a boundary again.
 """
 
 from bisect import bisect_left
@@ -39,7 +40,7 @@ _CHILD_THRESHOLD = 15  # of 256: 8 children and 16 more on average
 
 
 def entry_cuts(items: Sequence[bytes], spread: int) -> list[int]:
-    """Ends of the finished chunks of list entries, in order; O(n). `spread`: bytes past the 8th entry, on average."""
+    """Ends of the finished chunks of list entries, in order; O(n). `spread`: bytes past the 8th, on average."""
     per_byte = 2**32 // spread
     ends: list[int] = []
     start = 0
@@ -52,7 +53,7 @@ def entry_cuts(items: Sequence[bytes], spread: int) -> list[int]:
 
 
 def _cut_batch(items: Sequence[bytes], per_byte: int, base: int, ends: list[int]) -> int:
-    """Append the ends found in one batch that begins at a chunk's start; return where the open chunk begins."""
+    """Append the ends found in a batch that begins at a chunk's start; return where the open chunk begins."""
     sizes = list(map(len, items))
     volume = list(accumulate(sizes, initial=0))
     start = 0
@@ -68,7 +69,7 @@ def _cut_batch(items: Sequence[bytes], per_byte: int, base: int, ends: list[int]
 def _candidates(items: Sequence[bytes], sizes: list[int], per_byte: int) -> list[int]:
     """Where the window of 8 entries that ends there allows a boundary; wherever the chunk began."""
     sums = list(accumulate(map(crc32, items), initial=0))
-    windows = zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, sizes[WINDOW - 1 :])
+    windows = zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, sizes[WINDOW - 1 :], strict=False)
     return [end for end, after, before, size in windows if after - before & _MASK < size * per_byte + _LEAST]
 
 

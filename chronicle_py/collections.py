@@ -1,11 +1,12 @@
 """Persistent collections for the state of reducers.
 
-Here are the public names, and the encoding of whole states that hold collections. How `List` and `Map` work is in
-`persistent_list` and `persistent_map`; this module does no I/O but through `Objects`.
+Here are the public names, and the encoding of whole states that hold collections. How `List` and `Map` work
+is in `persistent_list` and `persistent_map`; this module does no I/O but through `Objects`.
 
-Theory of operation. A state is any value that msgspec encodes: a Struct, a dict, a collection. Its bytes are MessagePack
-with all keys sorted, so equal states have equal bytes; a collection inside is an extension with its root. A field
-declared `List[Msg]` or `Map[int]` comes back as a collection bound to that element type.
+Theory of operation. A state is any value that msgspec encodes: a Struct, a dict, a collection. Its bytes
+are MessagePack with all keys sorted, so equal states have equal bytes; a collection inside is an extension
+with its root. A field declared `List[Msg]` or `Map[int]` comes back as a collection bound to that element
+type.
 """
 
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from chronicle_py.nodes import Objects
 from chronicle_py.persistent_list import List
 from chronicle_py.persistent_map import Map
 from chronicle_py.tree_diff import Change, diff_lists, diff_maps
-from chronicle_py.values import Extension, _encode_extension, _Unsaved, decode_value, register_extension
+from chronicle_py.values import Extension, Unsaved, encode_extension, register_extension, value_decoder
 
 __all__ = [
     "Change",
@@ -45,17 +46,17 @@ def encode_state(value: S, objects: Objects) -> tuple[bytes, S]:
     saved = _saved(value, objects)
     try:
         return _encode_sorted(saved), saved
-    except _Unsaved:
+    except Unsaved:
         raise InvalidOperation(
-            "a state holds a collection inside an object other than a Struct, dict, list or tuple; it cannot be saved there"
+            "a state holds a collection inside an object other than a Struct, dict, list or tuple: it is not saved there"
         ) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidOperation(f"a state cannot be encoded: {error}") from None
 
 
 def decode_state(data: bytes, type: Any, objects: Objects | None) -> Any:
-    """The state of those bytes, as `type`; raises `CorruptStore`, or `InvalidOperation` where it does not fit."""
-    return decode_value(data, type, objects)
+    """The state of those bytes, as `type`; raises `CorruptStore`, `InvalidOperation` where it does not fit."""
+    return value_decoder(type, objects)(data)
 
 
 def state_hash(value: Any) -> bytes:
@@ -87,8 +88,8 @@ def _saved(value: Any, objects: Objects) -> Any:
 def _encode_content(value: Any) -> Ext:
     if isinstance(value, List | Map):
         return Ext(value.extension, value.content)
-    return _encode_extension(value)
+    return encode_extension(value)
 
 
-_encode_sorted = Encoder(enc_hook=_encode_extension, order="sorted").encode
+_encode_sorted = Encoder(enc_hook=encode_extension, order="sorted").encode
 _encode_contents = Encoder(enc_hook=_encode_content, order="sorted").encode

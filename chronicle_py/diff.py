@@ -1,11 +1,12 @@
 """What changed in a slot between two of its states.
 
-Here live the public `Change` and one function for each kind of slot. How collections are compared, at the cost of
-what differs, is in `tree_diff`; here its findings get paths, and what lies inside changed parts is compared in turn.
+Here live the public `Change` and one function for each kind of slot. How collections are compared, at the
+cost of what differs, is in `tree_diff`; here its findings get paths, and what lies inside changed parts is
+compared in turn.
 
-Theory of operation. Two objects (dict, `Map`, Struct of one type) are compared key by key, two arrays (list, tuple,
-`List`) item by item once they are aligned; any two other values that differ are one change. Values are equal when
-their stored forms are: 1 is not 1.0 and not True.
+Theory of operation. Two objects (dict, `Map`, Struct of one type) are compared key by key, two arrays (list,
+tuple, `List`) item by item once they are aligned; any two other values that differ are one change. Values
+are equal when their stored forms are: 1 is not 1.0 and not True.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from chronicle_py.item_log import ItemLog
 Op = Literal["add", "remove", "change"]
 Path = tuple[str | int, ...]
 
-_EXACT = frozenset((type(None), bool, int, str, bytes))  # types within which == says that stored forms are equal
+_EXACT = frozenset((type(None), bool, int, str, bytes))  # in one of these types, == says that all is equal
 
 
 class Change(msgspec.Struct, frozen=True):
     """One difference between an older state and a newer one.
 
-    `path`: the index of the item (`append_log`), the path (`tree`), or a tuple of keys, field names and indexes
-    (`document` and custom states; empty: the whole, as always for `value`). An index that ends the path of an "add"
-    counts in the newer state, any other in the older one. `before` is None for an "add", `after` for a "remove".
+    `path`: the index of the item (`append_log`), the path (`tree`), or a tuple of keys, field names and
+    indexes (`document` and custom states; empty: the whole, as always for `value`). An index that ends the
+    path of an "add" counts in the newer state, any other in the older one. `before` is None for an "add",
+    `after` for a "remove".
     """
 
     op: Op

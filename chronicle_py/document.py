@@ -1,16 +1,17 @@
 """The state of a `document` slot: one nested value, changed by set, JSON merge patch and append.
 
-Here live its canonical form, the three operations, and the checks of what they are given. Nothing here reads or
-writes a store but through the `Objects` of the collections, or knows of an event more than its type and payload.
+Here live its canonical form, the three operations, and the checks of what they are given. Nothing here reads
+or writes a store but through the `Objects` of the collections, or knows more of an event than type and
+payload.
 
-Theory of operation. Objects and arrays of up to 64 entries are plain dicts and lists, larger ones are `Map` and
-`List`, so that growth is not rewritten. Which of the two a part is depends on nothing but how many entries it has
-and how deep it lies, and the keys of objects are kept sorted (by code points, which is the order of their UTF-8
-bytes): equal documents have equal bytes and hashes, however they came about. An operation copies the small parts on
-its way and shares the rest.
+Theory of operation. Objects and arrays of up to 64 entries are plain dicts and lists, larger ones are `Map`
+and `List`, so that growth is not rewritten. Which of the two a part is depends only on how many entries it
+has and how deep it lies, and the keys of objects are kept sorted (by code points, which is the order of
+their UTF-8 bytes): equal documents have equal bytes and hashes, however they came about. An operation copies
+the small parts on its way and shares the rest.
 
-What a document may hold: None, bool, numbers, str, bytes, datetimes, `BlobRef`, foreign extensions, arrays, and
-objects whose keys are str of at most 256 bytes; all this in at most 200 levels. `check_*` refuse anything else
+What a document may hold: None, bool, numbers, str, bytes, datetimes, `BlobRef`, foreign extensions, arrays,
+and objects whose keys are str of at most 256 bytes, in at most 200 levels. `check_*` refuse anything else
 before an event is written; `apply` meets it in imported events only, and such an event changes nothing.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -32,11 +34,13 @@ from chronicle_py.values import LIST, MAP
 MAX_PLAIN: Final = 64  # entries of an object or array that is kept as a dict or list
 MAX_LEVELS: Final = 200
 MAX_KEY: Final = 256  # bytes; a longer key could not stand in a Map
-_PERSISTENT_LEVELS = 32  # below, all is plain: each Map inside a Map takes frames of Python's stack when saved
+_PERSISTENT_LEVELS = 32  # below, all is plain: saving a Map inside a Map takes more of Python's stack
 _RESERVED = (1, LIST, MAP)  # extensions that are not to be had as such: blob references, arrays and objects
 
 Path = Sequence[str | int]
 
+_OBJECT = (dict, Map)
+_ARRAY = (list, List)
 _SCALARS = frozenset((type(None), bool, int, float, str, bytes, datetime, BlobRef))
 _DECODED = _SCALARS | {dict, list, Ext}
 
@@ -121,7 +125,7 @@ def _merged(target: Any, patch: Any, level: int) -> Any:
     """RFC 7396, MergePatch(target, patch); `target` itself where nothing changes."""
     if type(patch) is not dict:
         return _formed(patch, level)
-    if not isinstance(target, dict | Map):
+    if not isinstance(target, _OBJECT):
         target = {}
     changed: dict[str, Any] = {}
     removed: list[str] = []
@@ -138,7 +142,7 @@ def _merged(target: Any, patch: Any, level: int) -> Any:
             changed[key] = _merged(None, part, level + 1)
     if not changed and not removed:
         return target
-    if isinstance(target, Map):
+    if type(target) is Map:
         return _changed_map(target, changed, removed)
     return _changed_dict(target, changed, removed, level)
 
@@ -147,7 +151,11 @@ def _changed_map(target: Map[Any], changed: dict[str, Any], removed: list[str]) 
     target = target.update(changed)
     for key in removed:
         target = target.remove(key)
-    return dict(target.scan()) if removed and len(target) <= MAX_PLAIN else target
+    return dict(target.scan()) if removed and _is_small(target) else target
+
+
+def _is_small(entries: Map[Any]) -> bool:
+    return next(islice(entries, MAX_PLAIN, None), None) is None  # `len` would look at every unsettled change
 
 
 def _changed_dict(target: dict[str, Any], changed: dict[str, Any], removed: list[str], level: int) -> Any:
@@ -164,19 +172,19 @@ def _appended(node: Any, path: Path, depth: int, item: Any) -> Any:
     if depth == len(path):
         _check_array(node, path)
         new = _formed(item, depth + 2)
-        return node.append(new) if isinstance(node, List) else _array([*node, new], depth + 1)
+        return node.append(new) if type(node) is List else _array([*node, new], depth + 1)
     key = _key(node, path, depth)
     new = _appended(node[key], path, depth + 1, item)
-    if isinstance(node, Map | List):
-        return node.set(key, new)
-    return node | {key: new} if isinstance(node, dict) else [*node[:key], new, *node[key + 1 :]]
+    if type(node) is dict:
+        return node | {key: new}
+    return [*node[:key], new, *node[key + 1 :]] if type(node) is list else node.set(key, new)
 
 
 # --- storing ------------------------------------------------------------------------------------------------
 
 
 def save(state: DocumentState, objects: Objects) -> tuple[bytes, DocumentState]:
-    """The bytes of a checkpoint, and an equal state that keeps no stored node in memory. Writes new nodes only."""
+    """The bytes of a checkpoint; an equal state that keeps no stored node in memory. Writes new nodes only."""
     data, root = encode_state(state.root, objects)
     return data, DocumentState(root)
 
@@ -197,29 +205,33 @@ def content(state: DocumentState) -> bytes:
 def get(state: DocumentState, path: Path = ()) -> Any:
     """The document, or the part at `path`, as plain values that are the caller's own.
 
-    Raises `PathKeyError` where there is no such part. Indexes may be negative, as Python's. Reads what it returns,
-    and O(log n) on the way there.
+    Raises `PathKeyError` where there is no such part. Indexes may be negative, as Python's. Reads only what
+    it returns, and O(log n) on the way there.
     """
     return plain(_at(state, path))
 
 
 def length(state: DocumentState, path: Path = ()) -> int:
-    """How many entries the object or array at `path` has. Raises `PathKeyError`, or `InvalidOperation` on a scalar."""
+    """How many entries the object or array at `path` has.
+
+    Raises `PathKeyError` where there is no such part, `InvalidOperation` where it is neither.
+    """
     node = _at(state, path)
-    if not isinstance(node, dict | list | Map | List):
+    if not isinstance(node, _OBJECT + _ARRAY):
         raise InvalidOperation(
-            f"asked for the length of {_shown(path)}: there is {_named(node)}; only objects and arrays have one"
+            f"asked for the length of {_shown(path)}: there is {_named(node)}; objects and arrays have one"
         )
     return len(node)
 
 
 def plain(value: Any) -> Any:
     """A copy with dicts and lists in place of `Map` and `List`."""
-    if isinstance(value, dict):
+    kind = type(value)
+    if kind is dict:
         return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list | List):
+    if kind is list or kind is List:
         return [plain(part) for part in value]
-    if isinstance(value, Map):
+    if kind is Map:
         return {key: plain(part) for key, part in value.scan()}
     return value
 
@@ -235,14 +247,14 @@ def _at(state: DocumentState, path: Path) -> Any:
 def _key(node: Any, path: Path, depth: int) -> Any:
     """path[depth] as a key or index of `node`, which must have it."""
     step = path[depth]
-    if isinstance(node, dict | Map):
+    if isinstance(node, _OBJECT):
         if isinstance(step, str) and step in node:
             return step
-    elif isinstance(node, list | List) and isinstance(step, int) and -len(node) <= step < len(node):
+    elif isinstance(node, _ARRAY) and isinstance(step, int) and -len(node) <= step < len(node):
         return step if step >= 0 else step + len(node)
     raise PathKeyError(
-        f"there is no {_shown(path)}: {_shown(path[:depth])} is {_named(node)} without {step!r}; get() shows what is "
-        "there"
+        f"there is no {_shown(path)}: {_shown(path[:depth])} is {_named(node)} without {step!r}; "
+        "get() shows what is there"
     )
 
 
@@ -263,8 +275,8 @@ def check_patch(patch: Any) -> None:
 
 
 def check_append(state: DocumentState, path: Path, item: Any) -> None:
-    """Raises `PathKeyError` where there is nothing at `path`, `InvalidOperation` where that is no array or a document
-    cannot hold the item."""
+    """Raises `PathKeyError` where there is nothing at `path`, `InvalidOperation` where that is no array or a
+    document cannot hold the item."""
     node = _at(state, path)
     _check_array(node, path)
     _check(item, (*path, len(node)))
@@ -279,15 +291,15 @@ def _check_path(path: Any) -> None:
 
 
 def _check_array(node: Any, path: Path) -> None:
-    if not isinstance(node, list | List):
+    if not isinstance(node, _ARRAY):
         raise InvalidOperation(
-            f"asked to append to {_shown(path)}: there is {_named(node)}, not an array; put an array there first, "
-            "with set or patch"
+            f"asked to append to {_shown(path)}: there is {_named(node)}, not an array; "
+            "put an array there first, with set or patch"
         )
 
 
 def _check(value: Any, path: tuple[str | int, ...]) -> None:
-    """Refuse what a document cannot hold. In events all is decoded; a caller's value may be a Struct and the like."""
+    """Refuse what a document cannot hold. In events all is decoded; a caller's value may be a Struct too."""
     if type(value) not in _DECODED:
         value = decode_payload(encode_payload(value))
     if type(value) is dict:
@@ -304,12 +316,12 @@ def _check(value: Any, path: tuple[str | int, ...]) -> None:
             if type(part) not in _SCALARS:
                 _check(part, (*path, i))
     elif type(value) is Ext and value.code in _RESERVED:
-        _refuse(path, f"is an extension of code {value.code}, which is reserved", "use another code, from 16 on")
+        _refuse(path, f"is an extension of the reserved code {value.code}", "use another code, from 16 on")
 
 
 def _check_level(path: tuple[str | int, ...]) -> None:
     if len(path) >= MAX_LEVELS:
-        _refuse(path[:3], f"is nested in more than {MAX_LEVELS} levels", "flatten it, or keep its inside as bytes")
+        _refuse(path[:3], f"goes deeper than {MAX_LEVELS} levels", "flatten it, or keep its inside as bytes")
 
 
 def _check_key(key: Any, path: tuple[str | int, ...]) -> None:
@@ -330,8 +342,8 @@ def _shown(path: Iterable[str | int]) -> str:
 
 def _named(node: Any) -> str:
     """What a node is, for messages."""
-    if isinstance(node, dict | Map):
+    if isinstance(node, _OBJECT):
         return f"an object of {len(node)} keys"
-    if isinstance(node, list | List):
+    if isinstance(node, _ARRAY):
         return f"an array of {len(node)} items"
     return f"the value {node!r:.40}"

@@ -1,10 +1,11 @@
 """Leaves of List and Map: entries side by side, with a weight or a key each.
 
-Here live the leaf `Entries`, its bytes, and the two spines made of it. No API of a collection and no codec of values.
+Here live the leaf `Entries`, its bytes, and the two spines made of it. No API of a collection and no codec
+of values.
 
-Theory of operation. A leaf is one MessagePack array: first the array of weights (List; empty when all are 0) or of keys
-(Map), then the entries. A node's content hash is its address, because a leaf's bytes say all that it means: values
-above a limit and nested collections enter with their hashes.
+Theory of operation. A leaf is one MessagePack array: first the array of weights (List; empty when all are
+0) or of keys (Map), then the entries. A node's content hash is its address, because a leaf's bytes say all
+that it means: values above a limit and nested collections enter with their hashes.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,12 +13,13 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Self
 
+from blake3 import blake3
 from msgspec import MsgspecError, Raw
 from msgspec.msgpack import Decoder, Encoder
 
 from chronicle_py.chunking import entry_cuts, key_cuts
 from chronicle_py.errors import CorruptStore
-from chronicle_py.nodes import LEAF, ROW, Child, Objects, Row, address_of, body_of
+from chronicle_py.nodes import LEAF, NODE, ROW, Child, Objects, Row, address_of, body_of
 from chronicle_py.tree import Edit, Spine
 from chronicle_py.values import Codec, stored_entry
 
@@ -26,6 +28,7 @@ _decode_entries = Decoder(list[Raw]).decode
 _decode_weights = Decoder(list[int]).decode
 _decode_keys = Decoder(list[bytes]).decode
 _SPREAD = 2600  # leaves of about 4 KB: the open one is written with each root
+_ADDRESSED = NODE + LEAF
 _NO_HEADS = b"\x90"
 
 
@@ -52,7 +55,12 @@ class Entries:
     def pack(self) -> bytes:
         """The entries as one MessagePack array."""
         heads = _encode(self.heads) if self.heads else _NO_HEADS
-        return b"".join((array_header(len(self.items) + 1), heads, *self.items))
+        return b"".join([array_header(len(self.items) + 1), heads, *self.items])
+
+    def address(self) -> bytes:
+        """`address_of` the stored leaf, without a copy of it."""
+        heads = _encode(self.heads) if self.heads else _NO_HEADS
+        return blake3(b"".join([_ADDRESSED, array_header(len(self.items) + 1), heads, *self.items])).digest()
 
 
 def array_header(n: int) -> bytes:
@@ -98,7 +106,7 @@ class EntrySpine(Spine[Entries]):
     """What the spines of List and Map share."""
 
     __slots__ = ("codec",)
-    _load: Callable[[bytes], Entries]  # plain functions, since a store's cache may know a node by its decoder, too
+    _load: Callable[[bytes], Entries]  # plain functions: a cache may know a node by its decoder, too
     _unpack: Callable[[Any], Entries]
 
     def __init__(self, codec: Codec) -> None:
@@ -194,7 +202,7 @@ class ListSpine(EntrySpine):
         return Entries(heads if any(heads) else [], leaf.items[start:stop])
 
     def _close(self, leaf: Entries) -> Child:
-        return Child(len(leaf.items), leaf.weight, b"", address_of(LEAF + leaf.pack()), b"", leaf)
+        return Child(len(leaf.items), leaf.weight, b"", leaf.address(), b"", leaf)
 
     def replace(self, start: int, stop: int, entries: Entries) -> Self:
         """Put `entries` where [start, stop) is."""
@@ -212,15 +220,17 @@ class ListSpine(EntrySpine):
                         index -= row.ends[k - 1]
                         base += row.weight_ends[k - 1] if row.weights else 0
                     if level == 1:
-                        return base + sum(self.leaf_of(row, k).heads[:index])
+                        weights: list[int] = self.leaf_of(row, k).heads
+                        return base + sum(weights[:index])
                     level -= 1
                     row = self.row_of(row, k)
             index -= self.counts[level]
             base += self.weights[level]
-        return base + sum(self.open.heads[:index])
+        weights = self.open.heads
+        return base + sum(weights[:index])
 
     def find(self, weight: int) -> int:
-        """The first index at which the weights up to and with it exceed `weight`, which all together do; O(log n)."""
+        """The first index at which the weights up to and with it exceed `weight`, as all do; O(log n)."""
         base = 0
         for level in range(self.top, 0, -1):
             if weight < self.weights[level]:
@@ -250,7 +260,7 @@ class MapSpine(EntrySpine):
         return key_cuts(leaf.heads)
 
     def _close(self, leaf: Entries) -> Child:
-        return Child(len(leaf.items), 0, leaf.heads[-1], address_of(LEAF + leaf.pack()), b"", leaf)
+        return Child(len(leaf.items), 0, leaf.heads[-1], leaf.address(), b"", leaf)
 
     def seek(self, key: bytes) -> tuple[Entries, int, int]:
         """The first entry whose key is not below `key`: its leaf, where in it, and its index; O(log n)."""

@@ -1,12 +1,13 @@
 """`ItemLog`: the state of a list slot, which refers to the events that hold its items.
 
-Here live the spine of references and the face of the log. How events are read is the caller's: `fetch` gives the bytes
-of items; this module does no other I/O.
+Here live the spine of references and the face of the log. How events are read is the caller's: `fetch`
+gives the bytes of items; this module does no other I/O.
 
-Theory of operation. Where chunks end and what is hashed is decided by the items' bytes, so logs of equal items have equal
-content hashes wherever the items lie; what is stored are the references, in runs. A leaf of consecutive appends packs
-into some ten bytes and stands in its parent in place of an address; only long ones are objects. Versions share a tail as
-those of `List` do; reading a reference needs no item, settling the tail needs those of the open leaf and the tail.
+Theory of operation. Where chunks end and what is hashed is decided by the items' bytes, so logs of equal
+items have equal content hashes wherever the items lie; what is stored are the references, in runs. A leaf
+of consecutive appends packs into some ten bytes and stands in its parent in place of an address; only long
+ones are objects. Versions share a tail as those of `List` do; reading a reference needs no item, settling
+the tail needs those of the open leaf and the tail.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,8 +21,8 @@ from msgspec.msgpack import Encoder
 from chronicle_py.chunking import MAX_ENTRIES, entry_cuts
 from chronicle_py.entries import array_header
 from chronicle_py.errors import CorruptStore, InvalidOperation, ItemIndexError
-from chronicle_py.nodes import EMPTY_ROW, ROW, RUNS, Child, Objects, Row, address_of, body_of
-from chronicle_py.runs import Ref, Run, Runs, join_runs, pack_run, pack_runs, refs_of, unpack_runs
+from chronicle_py.nodes import ROW, RUNS, Child, Objects, Row, address_of, body_of
+from chronicle_py.runs import Ref, Run, Runs, join_runs, pack_run, pack_runs, refs_of, runs_of, unpack_runs
 from chronicle_py.tree import Edit, Root, Spine
 
 __all__ = ["Fetch", "ItemLog", "Ref"]
@@ -34,7 +35,9 @@ _INLINE = 200  # bytes of packed runs up to which a leaf stands inside its paren
 _TAIL_ENTRIES = 1024
 _TAIL_BYTES = 262_144
 _BULK = 64
-_PADDED = 2048  # bytes above which hashed leaves are padded to a power of two: BLAKE3 is over twice as fast on those
+_PADDED = (
+    2048  # bytes above which what is hashed is padded to a power of two: BLAKE3 is twice as fast on those
+)
 _HASHED_LEAF, _HASHED_ROW, _HASHED_AS = b"\x03c", b"\x03i", b"\x03a"
 
 _encode = Encoder().encode
@@ -75,7 +78,7 @@ class LogSpine(Spine[Runs]):
             return leaf.items
         return self.fetched(list(refs_of(leaf.runs)))
 
-    def fetched(self, refs: list[Ref]) -> list[bytes]:
+    def fetched(self, refs: Sequence[Ref]) -> list[bytes]:
         items = self.fetch(refs)
         if len(items) != len(refs):
             raise CorruptStore(f"{len(refs)} items were asked for, {len(items)} were found")
@@ -198,14 +201,9 @@ class ItemLog:
     def __hash__(self) -> int:
         return hash(self.content)
 
-    @property
-    def fetch(self) -> Fetch:
-        """Reads the bytes of items, given their references."""
-        return self._state[0].fetch
-
     def fetch(self, refs: Sequence[Ref]) -> list[bytes]:
         """The bytes of the items that references name."""
-        return self._state[0].fetch(refs)
+        return self._state[0].fetched(refs)
 
     def ref(self, index: int) -> Ref:
         """Where item `index` (Python's index) lies; raises `IndexError` outside. O(log n)."""
@@ -259,13 +257,12 @@ class ItemLog:
                 yield from leaf.runs
             else:
                 yield from leaf.runs_between(max(start - base, 0), min(stop - base, leaf.size))
-        for entry in tail[max(start - settled, 0) : max(stop - settled, 0)]:
-            yield (*entry[:5], 1)
+        yield from runs_of(tail[max(start - settled, 0) : max(stop - settled, 0)])
 
     # Changing
 
     def append(self, lineage: int, seq: int, item: bytes | None = None) -> "ItemLog":
-        """With one more item, the payload of an event; copies nothing. `item`: its bytes, where they are at hand."""
+        """With one more item, an event's payload; copies nothing. `item`: its bytes, where they are at hand."""
         entry = (lineage, seq, -1, 0, 0, item)
         spine, tail, n = self._state
         if len(tail) != n:
@@ -279,8 +276,10 @@ class ItemLog:
             new._settle_when_heavy()
         return new
 
-    def extend_run(self, lineage: int, seq: int, items: list[bytes] | None, count: int | None = None) -> "ItemLog":
-        """With the payloads of consecutive events from `seq` on: `items` are their bytes, or `count` says how many."""
+    def extend_run(
+        self, lineage: int, seq: int, items: list[bytes] | None, count: int | None = None
+    ) -> "ItemLog":
+        """With the payloads of consecutive events from `seq` on: their bytes, or None and how many they are."""
         if items is None:
             return self.extend([Ref(lineage, seq + k) for k in range(count or 0)])
         if len(items) < _BULK:
@@ -297,7 +296,8 @@ class ItemLog:
             raise InvalidOperation(f"{len(refs)} references were given with {len(items)} items")
         if not refs:
             return self
-        added: list[_Entry] = [(*ref, item) for ref, item in zip(refs, items or [None] * len(refs), strict=True)]
+        known: Sequence[bytes | None] = [None] * len(refs) if items is None else items
+        added: list[_Entry] = [(*ref, item) for ref, item in zip(refs, known, strict=True)]
         spine, tail, n = self._state
         if len(tail) != n:
             tail = tail[:n]
@@ -351,7 +351,7 @@ class ItemLog:
         spine, tail, n = self._state
         if n:
             entries = tail[:n]
-            runs = join_runs((*entry[:5], 1) for entry in entries)
+            runs = runs_of(entries)
             missing = [Ref(*entry[:5]) for entry in entries if entry[5] is None]
             found = iter(spine.fetched(missing) if missing else ())
             items = [next(found) if entry[5] is None else entry[5] for entry in entries]

@@ -1,15 +1,16 @@
 """Inner nodes of persistent trees, and how nodes are addressed.
 
-Here live `Objects` (what the trees ask of a store), the address of a node, and `Row`: children side by side, kept in
-columns. No cut rule, no leaf, no I/O.
+Here live `Objects` (what the trees ask of a store), the address of a node, and `Row`: children side by
+side, kept in columns. No cut rule, no leaf, no I/O.
 
-Theory of operation. A closed node is described by a `Child`: how many entries and what weight lie beneath it, the
-greatest key, the hash of its content, and where it is stored (`at`; empty: its content hash is its address). A node
-that is not stored yet hangs on its Child directly, so a fold that is thrown away leaves nothing behind. A `Row` is the
-body of a closed inner node and also an open remainder; in columns it is read, cut, joined and packed by C code.
+Theory of operation. A closed node is described by a `Child`: how many entries and what weight lie beneath
+it, the greatest key, the hash of its content, and where it is stored (`at`; empty: its content hash is its
+address). A node that is not stored yet hangs on its Child directly, so a fold that is thrown away leaves
+nothing behind. A `Row` is the body of a closed inner node and also an open remainder; in columns it is
+read, cut, joined and packed by C code.
 
-Stored bytes begin with one byte for their kind: `L` a leaf of entries, `R` a leaf of runs, `I` a row, `V` a value of its
-own. An address is BLAKE3(3 ‖ stored bytes).
+Stored bytes begin with one byte for their kind: `L` a leaf of entries, `R` a leaf of runs, `I` a row, `V` a
+value of its own. An address is BLAKE3(3 ‖ stored bytes).
 """
 
 from bisect import bisect_left
@@ -25,6 +26,7 @@ from chronicle_py.errors import CorruptStore
 
 T = TypeVar("T")
 
+NODE = b"\x03"  # the first byte of what is hashed to an address; events, payloads and blobs have others
 LEAF = b"L"
 RUNS = b"R"
 ROW = b"I"
@@ -47,7 +49,7 @@ class Objects(Protocol):
 
 def address_of(data: bytes) -> bytes:
     """Where stored bytes are found: the hash of them as a node."""
-    return blake3(b"\x03" + data).digest()
+    return blake3(NODE + data).digest()
 
 
 class Child(NamedTuple):
@@ -76,10 +78,27 @@ _decode = Decoder(_Columns).decode
 class Row:
     """Children side by side. A column that says nothing (no weight, no key, `at` the content) is empty."""
 
-    __slots__ = ("_ends", "_packed", "_weight_ends", "ats", "contents", "counts", "keys", "memo", "nodes", "weights")
+    __slots__ = (
+        "_ends",
+        "_packed",
+        "_weight_ends",
+        "ats",
+        "contents",
+        "counts",
+        "keys",
+        "memo",
+        "nodes",
+        "weights",
+    )
 
     def __init__(
-        self, counts: list[int], contents: bytes, weights: list[int], keys: list[bytes], ats: list[bytes], nodes: list[Any]
+        self,
+        counts: list[int],
+        contents: bytes,
+        weights: list[int],
+        keys: list[bytes],
+        ats: list[bytes],
+        nodes: list[Any],
     ) -> None:
         self.counts = counts
         self.contents = contents
@@ -191,7 +210,8 @@ def join_rows(rows: list[Row]) -> Row:
 def _column(rows: list[Row], columns: list[list[T]], void: T) -> list[T]:
     if not any(columns):
         return []
-    return list(chain.from_iterable(column or [void] * len(row) for row, column in zip(rows, columns, strict=True)))
+    filled = (column or [void] * len(row) for row, column in zip(rows, columns, strict=True))
+    return list(chain.from_iterable(filled))
 
 
 EMPTY_ROW = Row([], b"", [], [], [], [])

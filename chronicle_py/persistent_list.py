@@ -1,16 +1,18 @@
 """`List`: an immutable sequence with structural sharing.
 
-Here lives the face of a list: Python's sequence protocol and versions that share a tail. The tree beneath is `entries`
-and `tree`.
+Here lives the face of a list: Python's sequence protocol and versions that share a tail. The tree beneath
+is `entries` and `tree`.
 
-Theory of operation. A version is a settled spine and the first `n` entries of a tail, a buffer that successive versions
-share: appending to the newest version adds to the buffer in place, older ones do not look past their own `n`. The tail
-is cut into the spine ("settled") when it has grown, or when the hash or the stored form is asked for.
+Theory of operation. A version is a settled spine and the first `n` entries of a tail, a buffer that
+successive versions share: appending to the newest version adds to the buffer in place, older ones do not
+look past their own `n`. The tail is cut into the spine ("settled") when it has grown, or when the hash or
+the stored form is asked for.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from operator import sub
 from typing import Any, Self, TypeVar, overload
 
 from blake3 import blake3
@@ -302,8 +304,9 @@ def _unshared(entries: list[bytes | tuple[bytes, int]], start: int, stop: int) -
     part = entries[start:stop]
     if not part or type(part[-1]) is not tuple:
         return Entries([], part)  # type: ignore[arg-type]
-    sums = list(map(_sum_of, entries[max(start - 1, 0) : stop]))
-    weights = [after - before for after, before in zip(sums if start == 0 else sums[1:], [0, *sums] if start == 0 else sums)]
+    before = _sum_of(entries[start - 1]) if start else 0
+    sums = list(map(_sum_of, part))
+    weights = list(map(sub, sums, [before, *sums[:-1]]))
     return Entries(weights if any(weights) else [], list(map(_item_of, part)))
 
 

@@ -1,15 +1,16 @@
 """`Map`: an immutable mapping from str, in the order of the keys' UTF-8 bytes, with structural sharing.
 
-Here lives the face of a map: Python's mapping protocol and versions that share their latest changes. The tree beneath is
-`entries` and `tree`.
+Here lives the face of a map: Python's mapping protocol and versions that share their latest changes. The
+tree beneath is `entries` and `tree`.
 
-Theory of operation. A version is a settled spine and a stamp into an overlay of changes that successive versions share.
-The overlay keeps, for each key, its changes with the stamps of their versions, newest first; a version looks past those
-that are younger than itself. Only the newest version writes in place; another copies what it sees. The overlay goes into
-the spine in one sorted batch ("settled") when it has grown, or when the hash or the stored form is asked for.
+Theory of operation. A version is a settled spine and a stamp into an overlay of changes that successive
+versions share. The overlay keeps, for each key, its changes with the stamps of their versions, newest
+first; a version looks past those that are younger than itself. Only the newest version writes in place;
+another copies what it sees. The overlay goes into the spine in one sorted batch ("settled") when it has
+grown, or when the hash or the stored form is asked for.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from threading import Lock
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -116,6 +117,12 @@ class Map(Mapping[str, T]):
     def __reversed__(self) -> Iterator[str]:
         return (key.decode() for key, _ in self._entries(None, None, True))
 
+    def items(self) -> ItemsView[str, T]:
+        return _Items(self)
+
+    def values(self) -> ValuesView[T]:
+        return _Values(self)
+
     def scan(
         self, prefix: str = "", start: str | None = None, stop: str | None = None, reverse: bool = False
     ) -> Iterator[tuple[str, T]]:
@@ -154,7 +161,9 @@ class Map(Mapping[str, T]):
 
     def __repr__(self) -> str:
         n = len(self)
-        shown = ", ".join(f"{key!r}: {value!r}" for (key, value), _ in zip(self.scan(), range(5), strict=False))
+        shown = ", ".join(
+            f"{key!r}: {value!r}" for (key, value), _ in zip(self.scan(), range(5), strict=False)
+        )
         return f"Map({{{shown}}})" if n <= 5 else f"Map({{{shown}, …}}, {n} entries)"
 
     # Changing
@@ -249,6 +258,24 @@ class Map(Mapping[str, T]):
         return Map._of(spine.bound(element), overlay, stamp)
 
 
+class _Items(ItemsView[str, T]):
+    """Entries by one walk, where the inherited view would look each key up."""
+
+    __slots__ = ()
+    _mapping: Map[T]
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        return self._mapping.scan()
+
+
+class _Values(ValuesView[T]):
+    __slots__ = ()
+    _mapping: Map[T]
+
+    def __iter__(self) -> Iterator[T]:
+        return (value for _, value in self._mapping.scan())
+
+
 def _visible(overlay: _Overlay, stamp: int) -> list[tuple[bytes, bytes | None]]:
     """The changes that a version sees, in the order of keys."""
     visible = []
@@ -266,14 +293,18 @@ def _key_of(change: tuple[bytes, bytes | None]) -> bytes:
     return change[0]
 
 
-def _settled(spine: MapSpine, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+def _settled(
+    spine: MapSpine, low: bytes | None, high: bytes | None, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
     """Keys of [low, high) in the spine with their entries."""
     start = spine.seek(low)[2] if low else 0
     stop = len(spine) if high is None else spine.seek(high)[2]
     for base, leaf in spine.leaves_back(start, stop) if reverse else spine.leaves(start, stop):
         span = slice(max(start - base, 0), max(stop - base, 0))
         keys, items = leaf.heads[span], leaf.items[span]
-        yield from zip(reversed(keys), reversed(items), strict=True) if reverse else zip(keys, items, strict=True)
+        yield from (
+            zip(reversed(keys), reversed(items), strict=True) if reverse else zip(keys, items, strict=True)
+        )
 
 
 def _merged(
@@ -301,7 +332,7 @@ def _checked(key: str) -> bytes:
     except UnicodeEncodeError:
         raise InvalidOperation(f"a key of a Map must be encodable as UTF-8: {key!r} is not") from None
     if len(raw) > MAX_KEY:
-        raise InvalidOperation(f"a key of a Map is at most {MAX_KEY} bytes long, this one has {len(raw)}: {key[:40]!r}…")
+        raise InvalidOperation(f"a key of a Map has at most {MAX_KEY} bytes, not {len(raw)}: {key[:40]!r}…")
     return raw
 
 

@@ -2,14 +2,15 @@
 
 Here live `Ref`, the leaf `Runs`, and the bytes of runs. No tree, no reading of events.
 
-Theory of operation. Items appended one after the other lie in events with consecutive sequences on one lineage, so a leaf
-is a few runs: (lineage, seq, sub, edit_lineage, edit_seq, count). With `sub` -1 a run is `count` whole payloads of
-consecutive events; else it is `count` consecutive elements of one event's list. An edited item is a run of its own. Packed,
-each run is a few integers: count and kind in one, and the differences to the run before.
+Theory of operation. Items appended one after the other lie in events with consecutive sequences on one
+lineage, so a leaf is a few runs: (lineage, seq, sub, edit_lineage, edit_seq, count). With `sub` -1 a run is
+`count` whole payloads of consecutive events; else it is `count` consecutive elements of one event's list.
+An edited item is a run of its own. Packed, each run is a few integers: count and kind in one, and the
+differences to the run before.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from chronicle_py.errors import CorruptStore
 
 
 class Ref(NamedTuple):
-    """Where an item is: an event, the element of its list (-1: the whole payload), and the event that last edited it."""
+    """Where an item is: an event, the element of its list (-1: all of it), and the event that last edited it."""
 
     lineage: int
     seq: int
@@ -71,9 +72,9 @@ class Runs:
     def ref(self, index: int) -> Ref:
         k, at = self._run_at(index)
         lineage, seq, sub, edit_lineage, edit_seq, _ = self.runs[k]
-        return Ref(lineage, seq + at, -1, edit_lineage, edit_seq) if sub < 0 else Ref(
-            lineage, seq, sub + at, edit_lineage, edit_seq
-        )
+        if sub < 0:
+            return Ref(lineage, seq + at, -1, edit_lineage, edit_seq)
+        return Ref(lineage, seq, sub + at, edit_lineage, edit_seq)
 
     def part(self, start: int, stop: int) -> "Runs":
         if start == 0 and stop == self.size:
@@ -103,14 +104,40 @@ def _cut_run(run: Run, start: int, stop: int) -> Run:
     return lineage, seq, sub + start, edit_lineage, edit_seq, stop - start
 
 
-def join_runs(runs: Iterator[Run]) -> list[Run]:
+def join_runs(runs: Iterable[Run]) -> list[Run]:
     """The same references in as few runs as can be."""
     joined: list[Run] = []
     for run in runs:
-        if joined and (merged := _merged(joined[-1], run)) is not None:
-            joined[-1] = merged
+        _push(joined, run)
+    return joined
+
+
+def _push(joined: list[Run], run: Run) -> None:
+    if joined and (merged := _merged(joined[-1], run)) is not None:
+        joined[-1] = merged
+    else:
+        joined.append(run)
+
+
+def runs_of(refs: Iterable[tuple[Any, ...]]) -> list[Run]:
+    """Single references in as few runs as can be; what follows a reference's five members does not count."""
+    joined: list[Run] = []
+    first = count = 0
+    lineage = next_seq = -1  # what would go on from a run of whole payloads that is not in `joined` yet
+    for ref in refs:
+        if ref[1] == next_seq and ref[0] == lineage and ref[2] < 0 and not ref[4]:
+            count += 1
+            next_seq += 1
+            continue
+        if count:
+            joined.append((lineage, first, -1, 0, 0, count))
+        if ref[2] < 0 and not ref[4]:
+            lineage, first, count, next_seq = ref[0], ref[1], 1, ref[1] + 1
         else:
-            joined.append(run)
+            count, next_seq = 0, -1
+            _push(joined, (ref[0], ref[1], ref[2], ref[3], ref[4], 1))
+    if count:
+        joined.append((lineage, first, -1, 0, 0, count))
     return joined
 
 
@@ -132,11 +159,12 @@ def refs_of(runs: list[Run]) -> Iterator[Ref]:
 
 
 def pack_runs(runs: list[Run]) -> bytes:
-    """Runs as one MessagePack array of integers; never of the size of an address, so that it can stand for one."""
+    """Runs as one MessagePack array of integers, never as long as an address: it can stand in place of one."""
     numbers: list[int] = []
     last_lineage = next_seq = 0
     for lineage, seq, sub, edit_lineage, edit_seq, count in runs:
-        numbers += (count << 2 | (_SUB if sub >= 0 else 0) | (_EDITED if edit_seq else 0), lineage - last_lineage, seq - next_seq)
+        kind = (_SUB if sub >= 0 else 0) | (_EDITED if edit_seq else 0)
+        numbers += (count << 2 | kind, lineage - last_lineage, seq - next_seq)
         if sub >= 0:
             numbers.append(sub)
         if edit_seq:
@@ -166,7 +194,9 @@ def unpack_runs(packed: Any) -> Runs:
             lineage += next(numbers)
             seq += next(numbers)
             sub = next(numbers) if code & _SUB else -1
-            edit_lineage, edit_seq = (lineage + next(numbers), seq + next(numbers)) if code & _EDITED else (0, 0)
+            edit_lineage, edit_seq = (
+                (lineage + next(numbers), seq + next(numbers)) if code & _EDITED else (0, 0)
+            )
             runs.append((lineage, seq, sub, edit_lineage, edit_seq, count))
             size += count
             if sub < 0:

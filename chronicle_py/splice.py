@@ -1,12 +1,13 @@
 """Replacing entries at one level of a tree.
 
-Here lives the one algorithm by which a persistent tree changes, for leaves and inner nodes alike. It reads old chunks
-through `Level`, knows no encoding and writes nothing.
+Here lives the one algorithm by which a persistent tree changes, for leaves and inner nodes alike. It reads
+old chunks through `Level`, knows no encoding and writes nothing.
 
-Theory of operation. Edits of a level are replacements of ranges, given in entries of the old tree, in order. The
-chunk in which an edit begins is cut anew from its start; chunks that follow are taken in one by one until a new
-boundary falls on an old one. From there on the old chunks stand, because a cut depends only on entries since the
-chunk's start. What was cut anew is a replacement of a range of children, which is an edit of the level above.
+Theory of operation. Edits of a level are replacements of ranges, given in entries of the old tree, in
+order. The chunk in which an edit begins is cut anew from its start; chunks that follow are taken in one by
+one until a new boundary falls on an old one. From there on the old chunks stand, because a cut depends only
+on entries since the chunk's start. What was cut anew is a replacement of a range of children, which is an
+edit of the level above.
 """
 
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -52,7 +53,7 @@ class Level(Protocol[X]):
 
 
 def rechunk(level: Level[X], edits: list[Edit[X]]) -> tuple[list[Edit[Row]], X | None]:
-    """Apply edits at one level: the edits of the level above, and the new open remainder unless the old one stands."""
+    """Apply edits at one level: those of the level above, and the open remainder unless the old one stands."""
     above: list[Edit[Row]] = []
     done = 0
     while done < len(edits):
@@ -64,7 +65,9 @@ def rechunk(level: Level[X], edits: list[Edit[X]]) -> tuple[list[Edit[Row]], X |
             while done < len(edits) and (stop is None or edits[done].start < stop):
                 edit = edits[done]
                 done += 1
-                parts.append(level.part(chunk, chunk.position(position - start), chunk.position(edit.start - start)))
+                parts.append(
+                    level.part(chunk, chunk.position(position - start), chunk.position(edit.start - start))
+                )
                 parts.append(edit.new)
                 position = edit.stop
                 if stop is not None and position >= stop:

@@ -1,14 +1,15 @@
 """The persistent sequence beneath List, Map and ItemLog.
 
-Here lives `Spine`: finding entries, walking leaves, replacing ranges, saving and the root encoding, for leaves of any
-form. What a leaf is (entries or runs of references), how it is hashed and packed, is decided by the subclasses; where
-chunks end by `chunking`; how a level is edited by `splice`.
+Here lives `Spine`: finding entries, walking leaves, replacing ranges, saving and the root encoding, for
+leaves of any form. What a leaf is (entries or runs of references), how it is hashed and packed, is decided
+by the subclasses; where chunks end by `chunking`; how a level is edited by `splice`.
 
-Theory of operation. Entries are cut greedily into leaves, the leaves into nodes, those into nodes again. Only finished
-chunks are closed and stored; at each level the remainder that is not finished stays open, in the root. So appending
-writes no half-filled nodes, and the whole is a function of the content: equal content, equal root. In order, the content
-is the remainder of the top level, then that of the level below, and at last the open leaf. Empty levels at the top are
-dropped. A root is one MessagePack array: counts and weights by level from the leaf up, the open leaf, the rows.
+Theory of operation. Entries are cut greedily into leaves, the leaves into nodes, those into nodes again.
+Only finished chunks are closed and stored; at each level the remainder that is not finished stays open, in
+the root. So appending writes no half-filled nodes, and the whole is a function of the content: equal
+content, equal root. In order, the content is the remainder of the top level, then that of the level below,
+and at last the open leaf. Empty levels at the top are dropped. A root is one MessagePack array: counts and
+weights by level from the leaf up, the open leaf, the rows.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +22,17 @@ from msgspec.msgpack import Decoder, Encoder
 
 from chronicle_py.chunking import child_cuts
 from chronicle_py.errors import CorruptStore
-from chronicle_py.nodes import EMPTY_ROW, ROW, Child, Objects, Row, address_of, join_rows, load_row, unpack_row
+from chronicle_py.nodes import (
+    EMPTY_ROW,
+    ROW,
+    Child,
+    Objects,
+    Row,
+    address_of,
+    join_rows,
+    load_row,
+    unpack_row,
+)
 from chronicle_py.splice import Edit, Found, rechunk
 
 __all__ = ["Edit", "Leaf", "Objects", "Spine", "address_of"]
@@ -82,7 +93,9 @@ class Spine(ABC, Generic[L]):
 
     def _close_all(self, leaf: L, ends: list[int]) -> list[Child]:
         """Describe the finished leaves that `leaf` consists of up to the last end."""
-        return [self._close(self._part(leaf, start, end)) for start, end in zip([0, *ends], ends, strict=False)]
+        return [
+            self._close(self._part(leaf, start, end)) for start, end in zip([0, *ends], ends, strict=False)
+        ]
 
     @abstractmethod
     def _close_row(self, row: Row) -> Child: ...
@@ -182,7 +195,9 @@ class Spine(ABC, Generic[L]):
         if start < stop and base < stop and self.counts[0]:
             yield base, self.open
 
-    def _leaves_below(self, level: int, row: Row, base: int, start: int, stop: int) -> Iterator[tuple[int, L]]:
+    def _leaves_below(
+        self, level: int, row: Row, base: int, start: int, stop: int
+    ) -> Iterator[tuple[int, L]]:
         ends = row.ends
         k = bisect_right(ends, start - base) if start > base else 0
         while k < len(ends):
@@ -205,7 +220,9 @@ class Spine(ABC, Generic[L]):
             if self.counts[level] and base < stop and start < base + self.counts[level]:
                 yield from self._leaves_below_back(level, self.row(level), base, start, stop)
 
-    def _leaves_below_back(self, level: int, row: Row, base: int, start: int, stop: int) -> Iterator[tuple[int, L]]:
+    def _leaves_below_back(
+        self, level: int, row: Row, base: int, start: int, stop: int
+    ) -> Iterator[tuple[int, L]]:
         ends = row.ends
         for k in range(bisect_left(ends, min(stop - base, ends[-1])), -1, -1):
             first = base + (ends[k - 1] if k else 0)
@@ -270,7 +287,8 @@ class Spine(ABC, Generic[L]):
         new = self._like()
         new.objects, new.counts, new.weights = objects, self.counts, self.weights
         new._rows = [
-            row if isinstance(row, Raw) else self._store_below(level, row, objects) for level, row in enumerate(self._rows)
+            row if isinstance(row, Raw) else self._store_below(level, row, objects)
+            for level, row in enumerate(self._rows)
         ]
         new._open = self._open if isinstance(self._open, Raw) else self._stored_open(self._open, objects)
         return new

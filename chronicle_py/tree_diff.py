@@ -2,13 +2,14 @@
 
 Here live the comparisons of List, Map and ItemLog. Pure functions over their spines; nothing is changed.
 
-Theory of operation. Both trees are walked from the top, level by level, keeping only *gaps*: spans of nodes on either
-side that were not found equal. At each level the nodes in a gap are matched by their content hashes, in order; what lies
-between the matches becomes the gaps of the level below. The nodes that a level leaves open follow those of the levels
-above, so they join the last gap. At the leaves the gaps hold entries.
+Theory of operation. Both trees are walked from the top, level by level, keeping only *gaps*: spans of nodes
+on either side that were not found equal. At each level the nodes in a gap are matched by their content
+hashes, in order; what lies between the matches becomes the gaps of the level below. The nodes that a level
+leaves open follow those of the levels above, so they join the last gap. At the leaves the gaps hold
+entries.
 
-Matching is by common ends first, then by values that occur once on either side (their longest common run in order), and
-in small spans by difflib.
+Matching is by common ends first, then by values that occur once on either side (their longest common run in
+order), and in small spans by difflib.
 """
 
 from bisect import bisect_left
@@ -17,13 +18,15 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from chronicle_py.entries import Entries
-from chronicle_py.item_log import ItemLog
+from chronicle_py.entries import Entries, ListSpine
+from chronicle_py.errors import InvalidOperation
+from chronicle_py.item_log import ItemLog, LogSpine
 from chronicle_py.nodes import Row, join_rows
 from chronicle_py.persistent_list import List
 from chronicle_py.persistent_map import Map
+from chronicle_py.runs import Runs
 from chronicle_py.tree import Spine
-from chronicle_py.values import decode_value
+from chronicle_py.values import value_decoder
 
 L = TypeVar("L", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
@@ -52,18 +55,17 @@ class Gap(NamedTuple):
 
 def diff_lists(a: "List[Any] | ItemLog", b: "List[Any] | ItemLog") -> list[Change]:
     """The changes that make `b` of `a`, in order; values decoded. Both must be of one kind."""
-    if isinstance(a, ItemLog) or isinstance(b, ItemLog):
-        assert isinstance(a, ItemLog) and isinstance(b, ItemLog)
-        left, right = a.settled(), b.settled()
-        tokens: Callable[[Any, Any], list[Any]] = lambda spine, leaf: list(map(bytes, spine.items_of(leaf)))  # noqa: E731
-        decode_a = decode_b = lambda token: decode_value(token, Any, None)
-        return list(_list_changes(left, right, tokens, decode_a, decode_b))
+    if isinstance(a, ItemLog) and isinstance(b, ItemLog):
+        decode = value_decoder(Any, None)
+        return list(_list_changes(a.settled(), b.settled(), _log_tokens, decode, decode))
+    if not isinstance(a, List) or not isinstance(b, List):
+        raise InvalidOperation(f"a {type(a).__name__} and a {type(b).__name__} cannot be compared")
     left_list, right_list = a._settle(), b._settle()
     return list(
         _list_changes(
             left_list,
             right_list,
-            lambda _, leaf: _weighted(leaf),
+            _list_tokens,
             lambda token: left_list.codec.decode(token[0]),
             lambda token: right_list.codec.decode(token[0]),
         )
@@ -90,7 +92,11 @@ def diff_maps(a: Map[Any], b: Map[Any]) -> list[Change]:
     return changes
 
 
-def _weighted(leaf: Entries) -> list[tuple[bytes, int]]:
+def _log_tokens(spine: LogSpine, leaf: Runs) -> list[bytes]:
+    return list(map(bytes, spine.items_of(leaf)))
+
+
+def _list_tokens(_: ListSpine, leaf: Entries) -> list[tuple[bytes, int]]:
     return list(zip(leaf.items, leaf.heads or [0] * len(leaf.items), strict=True))
 
 
@@ -121,11 +127,19 @@ def _gaps(a: Spine[L], b: Spine[L]) -> list[Gap]:
     for level in range(top, 0, -1):
         below = [small for gap in gaps for small in _narrowed(gap)]
         last = _last(a, b, level, below)
-        gaps = [Gap(gap.a_start, _opened(a, level, gap.a), gap.b_start, _opened(b, level, gap.b)) for gap in below]
-        a_open, b_open = (a.row(level - 1), b.row(level - 1)) if level > 1 else (a.open, b.open)
-        join: Any = join_rows if level > 1 else a._join
-        gaps.append(Gap(last.a_start, join([_opened(a, level, last.a), a_open]), last.b_start, join([_opened(b, level, last.b), b_open])))
+        gaps = [
+            Gap(gap.a_start, _opened(a, level, gap.a), gap.b_start, _opened(b, level, gap.b)) for gap in below
+        ]
+        a_end, b_end = _with_open(a, level, last.a), _with_open(b, level, last.b)
+        gaps.append(Gap(last.a_start, a_end, last.b_start, b_end))
     return gaps
+
+
+def _with_open(spine: Spine[L], level: int, row: Row) -> Any:
+    """The children of a row's children, and after them what the level below leaves open."""
+    if level > 1:
+        return join_rows([_opened(spine, level, row), spine.row(level - 1)])
+    return spine._join([_opened(spine, level, row), spine.open])
 
 
 def _last(a: Spine[L], b: Spine[L], level: int, below: list[Gap]) -> Gap:

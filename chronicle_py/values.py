@@ -2,10 +2,11 @@
 
 Here live the codec of entries, the extension types, and entries that carry what is not stored yet. No tree.
 
-Theory of operation. An entry is the MessagePack encoding of a value. A value above a limit becomes an object of its own
-and its entry a reference (extension 4; an entry that merely looks like one is stored as an object too, so a reference
-is never mistaken). A List or Map inside a value is an extension that holds its root. What such an entry needs and is not
-stored yet travels with it, as a `Carrier`, until the collection is saved.
+Theory of operation. An entry is the MessagePack encoding of a value. A value above a limit becomes an
+object of its own and its entry a reference (extension 4; an entry that merely looks like one is stored as
+an object too, so a reference is never mistaken). A List or Map inside a value is an extension that holds
+its root. What such an entry needs and is not stored yet travels with it, as a `Carrier`, until the
+collection is saved.
 """
 
 from collections.abc import Callable
@@ -49,7 +50,7 @@ _EXTENSIONS: dict[int, Extension] = {}
 def register_extension(code: int, extension: Extension) -> None:
     """Let values of a type stand in values, as extension `code`. Called once, where the type is defined.
 
-    The type must not be a Struct: msgspec encodes those itself. Codes that nobody registered come back as `Ext`.
+    The type must not be a Struct: msgspec encodes those itself. Unregistered codes come back as `Ext`.
     """
     _EXTENSIONS[code] = extension
 
@@ -61,27 +62,30 @@ class Carrier(bytes):
     nested: dict[tuple[int, bytes], Persistent]  # unsaved collections inside the value
 
 
-class _Unsaved(Exception):
+class Unsaved(Exception):
     """A value holds a collection with nodes that are not stored."""
 
 
-def _encode_extension(value: Any) -> Ext:
+def encode_extension(value: Any) -> Ext:
+    """msgspec's hook for values that it does not know; raises `Unsaved` or `InvalidOperation`."""
     for code, extension in _EXTENSIONS.items():
         if isinstance(value, extension.type):
             if isinstance(value, Persistent) and value.pending():
-                raise _Unsaved
+                raise Unsaved
             return Ext(code, extension.encode(value))
-    raise InvalidOperation(f"a value of type {type(value).__name__} cannot be kept in a collection: {value!r}")
+    raise InvalidOperation(
+        f"a value of type {type(value).__name__} cannot be kept in a collection: {value!r}"
+    )
 
 
-_encode = Encoder(enc_hook=_encode_extension).encode
+_encode = Encoder(enc_hook=encode_extension).encode
 
 
 def encode_value(value: Any, limit: int) -> bytes:
     """The entry of a value; above `limit` bytes it is a reference to an object. Raises `InvalidOperation`."""
     try:
         item = _encode(value)
-    except _Unsaved:
+    except Unsaved:
         return _carry(value, limit)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidOperation(f"a value cannot be kept in a collection: {error}") from None
@@ -98,7 +102,7 @@ def _carry(value: Any, limit: int) -> bytes:
             root = part.root()
             nested[part.extension, root] = part
             return Ext(part.extension, root)
-        return _encode_extension(part)
+        return encode_extension(part)
 
     return _enlarged(Encoder(enc_hook=hook).encode(value), limit, nested)
 
@@ -136,7 +140,7 @@ class Codec:
         return Codec(element, self.objects)
 
     def decode(self, item: bytes) -> Any:
-        """The value of an entry; raises `CorruptStore`, or `InvalidOperation` where it does not fit `element`."""
+        """The value of an entry; raises `CorruptStore`, or `InvalidOperation` where it does not fit."""
         body: Any = item
         if type(item) is not bytes:
             assert isinstance(item, Carrier)
@@ -168,7 +172,15 @@ def _guarded(decode: Callable[[Any], Any], body: Any, element: Any) -> Any:
         raise CorruptStore(f"a value cannot be decoded: {error}") from None
 
 
-def _decoder(element: Any, objects: Objects | None, nested: dict[tuple[int, bytes], Persistent]) -> Callable[[Any], Any]:
+def value_decoder(element: Any, objects: Objects | None) -> Callable[[Any], Any]:
+    """A function that decodes MessagePack which is not an entry: a state, or items that events hold."""
+    decode = _decoder(element, objects, {})
+    return lambda data: _guarded(decode, data, element)
+
+
+def _decoder(
+    element: Any, objects: Objects | None, nested: dict[tuple[int, bytes], Persistent]
+) -> Callable[[Any], Any]:
     def hook(code: int, data: memoryview) -> Any:
         body = bytes(data)
         if (code, body) in nested:
@@ -185,8 +197,3 @@ def fit(wanted: Any, value: Any) -> Any:
         raise TypeError(f"expected {wanted}, got {type(value).__name__}")
     arguments = get_args(wanted)
     return value.bind(arguments[0]) if arguments and isinstance(value, Persistent) else value
-
-
-def decode_value(data: Any, element: Any, objects: Objects | None) -> Any:
-    """Decode MessagePack that is not an entry: a state, or an item that an event holds."""
-    return _guarded(_decoder(element, objects, {}), data, element)
