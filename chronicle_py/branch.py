@@ -13,7 +13,7 @@ import msgspec
 
 from chronicle_py import branches, diff
 from chronicle_py.branches import Move, position_of, read_ref
-from chronicle_py.errors import InvalidName, InvalidOperation, NotFound
+from chronicle_py.errors import InvalidOperation, NotFound
 from chronicle_py.event import (
     Event,
     bind,
@@ -23,8 +23,9 @@ from chronicle_py.event import (
 )
 from chronicle_py.kv import OBJECTS, Reader
 from chronicle_py.log import BATCH
-from chronicle_py.names import check_name, check_slot, check_type
-from chronicle_py.transaction import Transaction, transaction
+from chronicle_py.names import check_branch, check_name, check_slot, check_type
+from chronicle_py.records import Ref
+from chronicle_py.transaction import Transaction
 from chronicle_py.views import VIEWS, Fixed, Ids, LogView, View
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class Branch:
     def seq(self) -> int:
         """The sequence of the head; 0 when the branch is empty."""
         with self.engine.read() as reader:
-            return self._ref(reader).seq
+            seq: int = self._ref(reader).seq
+        return seq
 
     @property
     def head(self) -> str | None:
@@ -85,7 +87,7 @@ class Branch:
         with self.engine.read() as reader:
             return self._ref(reader).key.hex() or None
 
-    def _ref(self, reader: Reader) -> branches.Ref:
+    def _ref(self, reader: Reader) -> Ref:
         return read_ref(reader, self.name)
 
     # --- appending ---
@@ -117,27 +119,22 @@ class Branch:
                 found = self.engine.slots.table(reader).get(slot)
             if not found.custom:
                 raise InvalidOperation(
-                    f"slot {slot!r} is of kind {found.record.kind!r} and is changed through branch.state({slot!r}); only a "
-                    "slot with a reducer of your own takes events of other types"
+                    f"slot {slot!r} is of kind {found.record.kind!r} and is changed through branch.state({slot!r}); "
+                    "only a slot with a reducer of your own takes events of other types"
                 )
-        return self._append(type, data, slot, kind.version if kind else 0, caused_by, linked_to, expect)
+        return self.operate(slot, type, data, caused_by, linked_to, expect, kind.version if kind else 0)
 
     def operate(
-        self, slot: str, type: str, payload: bytes, caused_by: Ids, linked_to: Ids, expect: str | Event | int | None
-    ) -> Event:
-        """Appends the event of a view's operation. For views only: it checks nothing but references."""
-        return self._append(type, payload, slot, 0, caused_by, linked_to, expect)
-
-    def _append(
         self,
+        slot: str | None,
         type: str,
         payload: bytes,
-        slot: str | None,
-        schema: int,
         caused_by: Ids,
         linked_to: Ids,
         expect: str | Event | int | None,
+        schema: int = 0,
     ) -> Event:
+        """Appends an event whose type, slot and encoded payload were checked. For views, and `append`."""
         engine = self.engine
         tx = engine.begin()
         start = tx.changes
@@ -147,10 +144,10 @@ class Branch:
                 self.name,
                 type,
                 payload,
-                slot=slot,
-                schema=schema,
-                refs=refs,
-                expect=None if expect is None else self._expected(tx, expect),
+                slot,
+                schema,
+                refs,
+                None if expect is None else self._expected(tx, expect),
             )
         except BaseException as error:
             engine.end(tx, start, error)
@@ -167,12 +164,16 @@ class Branch:
             return None
         for i in range(0, len(blobs), 32):
             if tx.writer.get(OBJECTS, blobs[i : i + 32]) is None:
-                raise NotFound(f"the payload refers to blob {blobs[i : i + 32].hex()}, which is not here; put_blob it first")
+                raise NotFound(
+                    f"the payload refers to blob {blobs[i : i + 32].hex()}, which is not here; put_blob it first"
+                )
         return blobs, self._keys(tx, "caused_by", caused_by), self._keys(tx, "linked_to", linked_to)
 
     def _keys(self, tx: Transaction, what: str, ids: Ids) -> bytes:
         if isinstance(ids, str | Event):
             raise InvalidOperation(f"{what} is a sequence of event ids, not one id; write ({ids!r},)")
+        if not isinstance(ids, Iterable):
+            raise InvalidOperation(f"{what} is a sequence of event ids, not {ids!r}")
         if not ids:
             return b""
         tx.flush()
@@ -182,7 +183,7 @@ class Branch:
     def _expected(self, tx: Transaction, expect: str | Event | int) -> bytes:
         if isinstance(expect, Event):
             return expect.key
-        if expect == 0 and isinstance(expect, int):
+        if type(expect) is int and expect == 0:
             return b""
         if isinstance(expect, str):
             if len(expect) == 64:
@@ -230,6 +231,8 @@ class Branch:
             return None
         if isinstance(types, str):
             raise InvalidOperation(f"events(types=) takes several types, not one str; write ({types!r},)")
+        if not isinstance(types, Iterable):
+            raise InvalidOperation(f"events(types=) takes several types, not {types!r}")
         return frozenset(check_name("an event type", t) for t in types)
 
     def _walk(
@@ -260,7 +263,9 @@ class Branch:
             lineage,
             first,
             last,
-            lambda has: (slot is None or number in has.slots) and (types is None or not types.isdisjoint(has.types or ())),
+            lambda has: (
+                (slot is None or number in has.slots) and (types is None or not types.isdisjoint(has.types or ()))
+            ),
         ):
             for _, events in engine.log.batches(reader, lineage, start, stop):
                 found += [e for e in events if (slot is None or e.slot == slot) and (types is None or e.type in types)]
@@ -335,6 +340,8 @@ class Branch:
     def replay(self, slot: str, progress: Progress | None = None) -> Replay:
         """Folds a slot from the first event on, ignoring checkpoints, and compares the result with the stored state."""
         check_slot(slot)
+        if progress is not None and not callable(progress):
+            raise InvalidOperation(f"replay(progress=) is a function of (done, total), not {progress!r}")
         engine = self.engine
         with engine.read() as reader:
             ref = self._ref(reader)
@@ -365,10 +372,8 @@ def _limited(events: Iterator[Event], limit: int) -> Iterator[Event]:
 
 def branch_at(engine: Engine, name: object) -> Branch:
     """The branch of this name, which must exist."""
-    if not isinstance(name, str):
-        raise InvalidName(f"a branch name is a str, not {name!r}")
+    found = Branch(engine, check_branch(name))
     with engine.read() as reader:
-        found = Branch(engine, name)
         found._ref(reader)
     return found
 

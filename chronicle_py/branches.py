@@ -141,8 +141,8 @@ def rewind(engine: Engine, name: str, to: int | str | Event) -> None:
         except NotFound:
             if isinstance(to, int):
                 raise NotFound(
-                    f"branch {name!r} has sequences 0 to {ref.seq}, there is no {to}; to go forward again, give an event "
-                    "id of its reflog"
+                    f"branch {name!r} has sequences 0 to {ref.seq}, there is no {to}; to go forward again, give an "
+                    "event id of its reflog"
                 ) from None
             lineage, seq, key = _in_reflog(engine, tx, name, to.id if isinstance(to, Event) else to)
         if key == ref.key:
@@ -162,7 +162,8 @@ def _in_reflog(engine: Engine, tx: Transaction, name: str, to: str) -> tuple[int
                 if found.key == event.key:
                     return lineage, event.seq, event.key
     raise NotFound(
-        f"event {event.id[:12]} is neither on branch {name!r} nor below a head in its reflog; fork a branch from it instead"
+        f"event {event.id[:12]} is neither on branch {name!r} nor below a head in its reflog; fork a branch from it "
+        "instead"
     )
 
 

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-Block b of a branch is its sequences bK+1 … (b+1)K, inherited ones counted. The event that completes it writes, in its own
-transaction, one directory under (lineage of that event, b). For each slot it says where a state is found that is true
-at this boundary:
+Block b of a branch is its sequences bK+1 … (b+1)K, inherited ones counted. The event that completes it writes, in its
+own transaction, one directory under (lineage of that event, b). For each slot it says where a state is found that is
+true at this boundary:
 
     here    the state itself (the root of it; closed nodes of collections are objects)
     there   (lineage, block) of a directory that has it here, and up to which sequence it is true: CLEAN, when no event
@@ -177,8 +177,11 @@ class Checkpoints:
     # --- states ---
 
     def state(self, reader: Reader, lineage: int, seq: int, slot: Slot) -> Any:
-        """The state of a slot at a sequence of the chain that ends in `lineage`. O(log n + K), however long ago the slot
-        was touched; a custom slot that was never written behind is folded from where it was."""
+        """The state of a slot at a sequence of the chain that ends in `lineage`.
+
+        O(log n + K), however long ago the slot was touched; a custom slot that was never written behind is folded from
+        where it was.
+        """
         kind = slot.kind
         if seq == 0 or lineage == 0:
             return kind.initial()
@@ -230,9 +233,7 @@ class Checkpoints:
         self._states[key] = (seq, state, size)
         self._state_bytes += size
 
-    def fold(
-        self, reader: Reader, lineage: int, start: int, stop: int, slot: Slot, state: Any
-    ) -> Any:
+    def fold(self, reader: Reader, lineage: int, start: int, stop: int, slot: Slot, state: Any) -> Any:
         """Folds the events start…stop of a chain that concern the slot."""
         if start > stop:
             return state
@@ -336,7 +337,7 @@ class Checkpoints:
         more = before.directory.more if before is not None else b""
         if len(there) > _POINTERS:
             more, there = self._more(more, there), {}
-        numbers = sorted({slot.number for name in carried if (slot := table.by_id.get(name)) is not None})
+        numbers = sorted({found.number for name in carried if (found := table.by_id.get(name)) is not None})
         named = sorted(types) if len(types) <= _TYPES and len(numbers) == len(carried) else None
         directory = Directory(named, numbers, table.next_number, here, there, more)
         self._put(tx, Boundary(lineage, seq // BLOCK - 1, directory, live))
@@ -363,8 +364,7 @@ class Checkpoints:
         owner, _ = self._engine.lineages.owner(reader, lineage, base)
         if len(self._behind) >= BLOCK:
             self._behind.pop(next(iter(self._behind)))
-        kept = slot.kind.copy(state) if slot.custom else state
-        self._behind[owner, base // BLOCK - 1, slot.number] = (slot.kind.identity, kept)
+        self._behind[owner, base // BLOCK - 1, slot.number] = (slot.kind.identity, slot.kind.copy(state))
 
     def write_behind(self, tx: Transaction) -> None:
         """Enters the states that were kept for this moment."""

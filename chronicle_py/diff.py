@@ -18,6 +18,8 @@ import msgspec
 
 from chronicle_py.collections import List, Map, diff_lists, diff_maps, state_hash
 from chronicle_py.document import DocumentState, plain
+from chronicle_py.errors import InvalidOperation
+from chronicle_py.event import encode_payload
 from chronicle_py.item_log import ItemLog
 
 Op = Literal["add", "remove", "change"]
@@ -42,8 +44,8 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def diff_value(before: Any, after: Any) -> list[Change]:
-    """At most one change, of the whole."""
-    return [] if _same(before, after) else [Change("change", (), before, after)]
+    """At most one change, of the whole. The order of keys counts, as it does in the hash of a `value`."""
+    return [] if encode_payload(before) == encode_payload(after) else [Change("change", (), before, after)]
 
 
 def diff_logs(a: ItemLog, b: ItemLog, read: Callable[[ItemLog, int], Any]) -> list[Change]:
@@ -102,9 +104,9 @@ def _found(op: Op, before: Any, after: Any, path: Path) -> Iterator[Change]:
         yield Change(op, path, plain(before), plain(after))
 
 
-def _object_changes(a: Mapping[Any, Any], b: Mapping[Any, Any], path: Path) -> Iterator[Change]:
+def _object_changes(a: Mapping[str, Any], b: Mapping[str, Any], path: Path) -> Iterator[Change]:
     a, b = dict(a.items()), dict(b.items())
-    for key in sorted(a.keys() | b.keys(), key=lambda key: (isinstance(key, str), key)):
+    for key in sorted(a.keys() | b.keys()):
         op: Op = "add" if key not in a else "remove" if key not in b else "change"
         yield from _found(op, a.get(key), b.get(key), (*path, key))
 
@@ -119,12 +121,11 @@ def _array_changes(a: Sequence[Any], b: Sequence[Any], path: Path) -> Iterator[C
 
 def _marks(items: Sequence[Any]) -> List[bytes]:
     """A list to align by: what stands for each item is equal where the items are."""
-    return List(map(state_hash, items))
+    return List(map(_mark, items))
 
 
 def _is_object(value: Any) -> bool:
-    """Whether it is compared key by key; the keys must fit into a path."""
-    return isinstance(value, Map) or (isinstance(value, dict) and all(type(k) in (str, int) for k in value))
+    return isinstance(value, Map) or (isinstance(value, dict) and all(isinstance(key, str) for key in value))
 
 
 def _is_array(value: Any) -> bool:
@@ -134,4 +135,15 @@ def _is_array(value: Any) -> bool:
 def _same(a: Any, b: Any) -> bool:
     if type(a) is type(b) and type(a) in _EXACT:
         return bool(a == b)
-    return state_hash(a) == state_hash(b)
+    return _mark(a) == _mark(b)
+
+
+def _mark(value: Any) -> bytes:
+    """Bytes that are equal where values are; raises `InvalidOperation` where a value has no stored form."""
+    try:
+        return state_hash(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidOperation(
+            f"asked to compare states: a {type(value).__name__} in one of them cannot be stored: {error}; "
+            "make states of Structs, plain values, dicts with str keys, List and Map"
+        ) from None

@@ -184,7 +184,7 @@ def _appended(node: Any, path: Path, depth: int, item: Any) -> Any:
 
 
 def save(state: DocumentState, objects: Objects) -> tuple[bytes, DocumentState]:
-    """The bytes of a checkpoint; an equal state that keeps no stored node in memory. Writes new nodes only."""
+    """The bytes of a checkpoint, and an equal state without stored nodes in memory. Writes new nodes only."""
     data, root = encode_state(state.root, objects)
     return data, DocumentState(root)
 

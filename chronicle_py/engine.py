@@ -1,7 +1,7 @@
 """What a `Store` and its branches share: the open file, the caches, and who may read and write when.
 
-Two things are decided here and nowhere else. *Which snapshot a read uses*: the running transaction's where it belongs to
-the calling thread and task, else a new one. *What is still true of what was remembered*: everything that was derived
+Two things are decided here and nowhere else. *Which snapshot a read uses*: the running transaction's where it belongs
+to the calling thread and task, else a new one. *What is still true of what was remembered*: everything that was derived
 from committed events stays true while the `epoch` in the store stays the same; it rises with each registration,
 erasure, collection and compaction. A transaction that ends in an abort takes everything with it that was remembered
 since, by dropping all of it.
@@ -36,13 +36,28 @@ def system_clock() -> int:
     return time.time_ns() // 1000
 
 
+def _checked(clock: Clock) -> Clock:
+    """A clock of the application's, whose every answer can be stored."""
+
+    def now() -> int:
+        found = clock()
+        if type(found) is not int or not -(1 << 63) <= found < 1 << 63:
+            raise InvalidOperation(f"the store's clock returns µs since the epoch as an int, not {found!r}")
+        return found
+
+    return now
+
+
 class Engine:
     """The inside of one open store."""
 
     def __init__(self, file: LmdbFile, *, readonly: bool, clock: Clock | None, entropy: Entropy | None) -> None:
         self.kv = file
         self.readonly = readonly
-        self.clock = clock or system_clock
+        for name, source in (("clock", clock), ("entropy", entropy)):
+            if source is not None and not callable(source):
+                raise InvalidOperation(f"{name}= is a function, as chronicle.open says, not {source!r}")
+        self.clock = system_clock if clock is None else _checked(clock)
         self._entropy = entropy
         self._salts: list[bytes] = []
         self.closed = False
@@ -63,18 +78,24 @@ class Engine:
     def _prepare(self) -> None:
         """Checks the format, or writes what a new store starts with."""
         with self.kv.read() as reader:
-            found = reader.get(META, records.META_FORMAT)
+            if self._check_format(reader):
+                return
+        if self.kv.readonly:
+            raise InvalidOperation(f"{self.kv.path} holds no store yet; open it once without readonly=True")
+        self._create()
+
+    def _check_format(self, reader: Reader) -> bool:
+        """Whether there is a store, which is of the format that this version reads."""
+        found = reader.get(META, records.META_FORMAT)
         if found is None:
-            if self.kv.readonly:
-                raise InvalidOperation(f"{self.kv.path} holds no store yet; open it once without readonly=True")
-            self._create()
-            return
+            return False
         version = int.from_bytes(records.unseal(records.META_FORMAT, found, "the format version"), "big")
         if version != records.FORMAT:
             raise FormatVersion(
                 f"{self.kv.path} is a store of format {version} and this version of chronicle-py reads format "
                 f"{records.FORMAT}. " + ("Upgrade chronicle-py" if version > records.FORMAT else "Migrate the store")
             )
+        return True
 
     def _create(self) -> None:
         writer = self.kv.write()
@@ -140,6 +161,8 @@ class Engine:
     def _notice(self, reader: Reader) -> bool:
         """Drops what a foreign change may have made wrong. True: the file was moved and has been opened anew."""
         if self._generation != self.kv.generation:
+            if not self._check_format(reader):
+                raise InvalidOperation(f"{self.kv.path} was replaced by a file that holds no store; put the store back")
             self._generation = self.kv.generation
             self._salts = []
             self._tip = None
@@ -180,7 +203,8 @@ class Engine:
         if tx is not None and tx.thread == threading.get_ident():
             if tx.engine is not self:
                 raise InvalidOperation(
-                    f"another Store of {self.kv.path} has a transaction open on this thread; end it first, or use one Store"
+                    f"another Store of {self.kv.path} has a transaction open on this thread; end it first, or use "
+                    "one Store"
                 )
             if tx.task is not current_task():
                 raise InvalidOperation(
@@ -221,6 +245,13 @@ class Engine:
 
     def end(self, tx: Transaction, start: int, error: BaseException | None) -> None:
         """Leaves a transaction; the outermost leaving commits, or aborts. `start`: its `changes` when it was joined."""
+        if self.kv.writer is not tx:
+            if error is not None:
+                return
+            raise InvalidOperation(
+                f"a transaction on {self.kv.path} was open when this process was forked; it belongs to the process that "
+                "began it, and nothing was written here"
+            )
         tx.depth -= 1
         if error is not None and tx.changes != start:
             tx.failure = tx.failure or f"{type(error).__name__}: {error}"

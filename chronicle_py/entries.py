@@ -267,9 +267,9 @@ class MapSpine(EntrySpine):
         base = 0
         for level in range(self.top, 0, -1):
             row = self.row(level)
-            if row.counts and key <= row.keys[-1]:
+            if row.counts and key <= (row.keys[-1] if row.keys else b""):
                 while True:
-                    k = bisect_left(row.keys, key)
+                    k = bisect_left(row.keys, key)  # a column of empty keys is left out: that is child 0
                     base += row.ends[k - 1] if k else 0
                     if level == 1:
                         leaf = self.leaf_of(row, k)

@@ -72,3 +72,11 @@ class ReducerMissing(ChronicleError):
 
 class ReducerFailed(ChronicleError):
     """A custom reducer raised while folding an event."""
+
+
+class BudgetTooSmall(ChronicleError):
+    """What must be in the context does not fit the token budget."""
+
+
+class SummarizerFailed(ChronicleError):
+    """A summarizer raised, refused, timed out or returned nothing; nothing was recorded."""

@@ -202,13 +202,16 @@ def event_type(
     name: str, struct: type[Any], version: int = 1, upcast: Mapping[int, Callable[[Any], Any]] | None = None
 ) -> EventType:
     """A checked `EventType`. `upcast[v]` turns the plain payload of version v into that of version v + 1."""
+    if upcast is not None and not isinstance(upcast, Mapping):
+        raise InvalidOperation(f"upcast of event type {name!r} maps versions to functions; {upcast!r} is no mapping")
     upcast = dict(upcast or {})
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version < 1 << 32:
         raise InvalidOperation(f"the version of event type {name!r} must be a whole number from 1, not {version!r}")
     for step, function in upcast.items():
         if not isinstance(step, int) or not 0 <= step < version or not callable(function):
             raise InvalidOperation(
-                f"upcast of event type {name!r} maps a version below {version} to a function, not {step!r}: {function!r}"
+                f"upcast of event type {name!r} maps a version below {version} to a function, not {step!r}: "
+                f"{function!r}"
             )
     try:
         decoder = msgspec.msgpack.Decoder(struct, ext_hook=_decode_extension, dec_hook=_decode_custom)

@@ -284,7 +284,7 @@ class ItemLog:
             return self.extend([Ref(lineage, seq + k) for k in range(count or 0)])
         if len(items) < _BULK:
             return self.extend([Ref(lineage, seq + k) for k in range(len(items))], items)
-        spine = self._settle()
+        spine = self.settled()
         end = len(spine)
         added = Runs([(lineage, seq, -1, 0, 0, len(items))], len(items), items)
         return ItemLog._of(spine.splice([Edit(end, end, added)]), [], 0)
@@ -342,12 +342,12 @@ class ItemLog:
             return
         size = sum(len(item) for item in latest if item is not None) * n // len(latest)
         if n >= _TAIL_ENTRIES or size > _TAIL_BYTES:
-            self._settle()
+            self.settled()
 
     # Content and storage
 
-    def _settle(self) -> LogSpine:
-        """Cut the tail into the spine, in this version alone; its content stays the same."""
+    def settled(self) -> LogSpine:
+        """The spine of all entries: the tail is cut into it, in this version alone. The content stays the same."""
         spine, tail, n = self._state
         if n:
             entries = tail[:n]
@@ -360,14 +360,10 @@ class ItemLog:
             self._state = (spine, [], 0)
         return spine
 
-    def settled(self) -> LogSpine:
-        """The spine that holds all of the content."""
-        return self._settle()
-
     @property
     def content(self) -> bytes:
         """The content hash: equal for equal items, wherever they lie."""
-        return self._settle().content
+        return self.settled().content
 
     @property
     def hash(self) -> str:
@@ -376,11 +372,11 @@ class ItemLog:
 
     def save(self, objects: Objects) -> "ItemLog":
         """Store what is not stored yet; an equal log that reads it from `objects`. This one stays as it is."""
-        return ItemLog._of(self._settle().save(objects), [], 0)
+        return ItemLog._of(self.settled().save(objects), [], 0)
 
     def encode(self) -> bytes:
         """The root of a saved log; raises `InvalidOperation` when it was not saved."""
-        spine = self._settle()
+        spine = self.settled()
         if spine.pending():
             raise InvalidOperation("an ItemLog must be saved before it is encoded: call save(objects) first")
         return spine.encode()

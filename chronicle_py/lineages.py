@@ -79,10 +79,8 @@ class Lineages:
             return Lineage(parent=0, fork_seq=0, jump=0, jump_fork_seq=-1, depth=1)
         above = self.get(reader, parent)
         jump = self.get(reader, above.jump)
-        if above.depth - jump.depth == jump.depth - self.get(reader, jump.jump).depth:
-            target = jump.jump
-        else:
-            target = parent
+        equal = above.depth - jump.depth == jump.depth - self.get(reader, jump.jump).depth
+        target = jump.jump if equal else parent
         far = self.get(reader, target).fork_seq
         return Lineage(parent=parent, fork_seq=fork_seq, jump=target, jump_fork_seq=far, depth=above.depth + 1)
 

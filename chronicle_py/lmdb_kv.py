@@ -6,34 +6,45 @@ What LMDB asks of its users is handled here and nowhere else:
   full map or disk ends as `StoreFull`; the transaction is gone, what was committed before is untouched.
 - One process must open one file once. Opens are counted in `_open_files`, keyed by device and inode, and share one
   environment.
-- An environment must not be used across fork(). The child opens the file anew, at its next use.
+- An environment must not be used across fork(). The child opens the file anew, at its next use, and never touches what it
+  inherited: freeing that would give the parent's reader slots away.
 - A reader that was killed keeps its slot; stale slots are cleared at open and when the table is full.
 - The file may be replaced under us (a compaction, a backup put back). Each write, and at most every 20 ms a read, looks
-  whether the path still names the open file, and opens it anew if not.
+  whether the path still names the open file, and opens it anew if not. A lock file counts the transactions of one data
+  file: beside another one it would lead readers to the wrong pages. So the first to notice removes it, and a file that
+  is opened beside a foreign one is refused.
 - LMDB trusts its pages. A file that is no LMDB file, or was cut short, is refused before LMDB maps it.
 """
 
 from __future__ import annotations
 
 import os
+import stat as modes
 import struct
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 import lmdb
+import lmdb._envid
 import lmdb.verify
 
 from chronicle_py.errors import ChronicleError, CorruptStore, InvalidOperation, NotFound, ReadOnly, StoreFull
 from chronicle_py.kv import SPACE_NAMES, Reader, Writer
 
+try:
+    import fcntl
+except ImportError:  # not on Windows, where an open file cannot be replaced either
+    fcntl = None  # type: ignore[assignment]
+
 DATA_FILE: Final = "chronicle.lmdb"  # inside a folder
 DEFAULT_MAP_SIZE: Final = 64 << 30 if sys.maxsize > 1 << 32 and os.name == "posix" else 1 << 30
+MAX_MAP_SIZE: Final = 64 << 40  # half of what processes can address on x86-64
 MAX_READERS: Final = 1024
 _LOOK_EVERY: Final = 0.02  # seconds between two looks at whether the file was replaced, for reads
 
@@ -44,6 +55,8 @@ _MAGIC: Final = 0xBEEFC0DE
 def _refuse(error: Exception, doing: str, path: str) -> NoReturn:
     """Turns what LMDB raised into what a caller can act on."""
     text = str(error)
+    if "closed/deleted" in text:
+        raise InvalidOperation(f"{doing} {path}: the store was closed meanwhile; open it again") from error
     if isinstance(error, lmdb.MapFullError):
         raise StoreFull(
             f"{doing} {path}: the store has reached the size reserved for it, and nothing of this write was kept. "
@@ -193,8 +206,8 @@ class LmdbFile:
 
     def _open(self) -> None:
         try:
-            self._env = lmdb.open(
-                self.path,
+            env = lmdb.open(
+                os.fsencode(self.path),
                 subdir=False,
                 map_size=self.map_size,
                 max_dbs=len(SPACE_NAMES) + 5,
@@ -211,24 +224,41 @@ class LmdbFile:
             _refuse(error, "opening", self.path)
         try:
             if not self.readonly:
-                self._env.reader_check()
-            self._dbs = self._open_spaces()
-            stat = os.stat(self.path)
+                env.reader_check()
+            self._check_lock(env)
+            dbs = self._open_spaces(env)
+            identity = _identity(self.path)
+            if identity is None:
+                raise NotFound(f"opening {self.path}: the file is gone again")
         except BaseException:
-            self._env.close()
+            env.close()
             raise
-        self.identity = (stat.st_dev, stat.st_ino)
+        self.identity, self._lock_identity = identity, _identity(self.path + "-lock")
+        self._env, self._dbs = env, dbs
 
-    def _open_spaces(self) -> list[Any]:
-        with self._env.begin() as txn:
+    def _check_lock(self, env: lmdb.Environment) -> None:
+        """Refuses a lock file that counts the transactions of another data file, one that still is in use elsewhere."""
+        for _ in range(50):
+            with env.begin() as txn:
+                counted = txn.id()
+            if counted == env.info()["last_txnid"]:
+                return
+            time.sleep(0.001)  # another process is between its commit and counting it
+        raise InvalidOperation(
+            f"opening {self.path}: this file was put in the place of another one that a process still has open; close the "
+            "store there and open this one again"
+        )
+
+    def _open_spaces(self, env: lmdb.Environment) -> list[Any]:
+        with env.begin() as txn:
             entries = int(txn.stat()["entries"])
         try:
             if entries:
-                return [self._env.open_db(name.encode(), create=False) for name in SPACE_NAMES]
+                return [env.open_db(name.encode(), create=False) for name in SPACE_NAMES]
             if self.readonly:
                 raise InvalidOperation(f"opening {self.path}: the file holds no store; open it without readonly=True")
-            with self._env.begin(write=True) as txn:
-                return [self._env.open_db(name.encode(), txn=txn) for name in SPACE_NAMES]
+            with env.begin(write=True) as txn:
+                return [env.open_db(name.encode(), txn=txn) for name in SPACE_NAMES]
         except lmdb.NotFoundError:
             raise InvalidOperation(
                 f"opening {self.path}: this LMDB file belongs to another program, not to chronicle. Choose another path"
@@ -238,16 +268,19 @@ class LmdbFile:
 
     def reopen(self) -> None:
         """Opens what the path names now. Snapshots that are still open keep the old file until they end."""
-        with self._opening:
+        with self._opening, _alone_in(os.path.dirname(self.path)):
             _check_file(self.path)
             _open_files.pop(self.identity, None)
+            if _identity(self.path) != self.identity and _identity(self.path + "-lock") == self._lock_identity:
+                with suppress(OSError):
+                    os.unlink(self.path + "-lock")
             self._open()
             _open_files[self.identity] = self
             self.generation += 1
             self._forked = False
 
     def _after_fork(self) -> None:
-        _leaked.append(self._env)  # closing it here would take the parent's locks away
+        _abandon(self._env)
         self.lock = threading.Lock()
         self._opening = threading.Lock()
         self.writer = None
@@ -258,11 +291,10 @@ class LmdbFile:
         if self._forked:
             self.reopen()
             return
-        try:
-            stat = os.stat(self.path)
-        except OSError as error:
-            raise NotFound(f"the store at {self.path} is gone from under this process: {error}") from error
-        if (stat.st_dev, stat.st_ino) != self.identity:
+        found = _identity(self.path)
+        if found is None:
+            raise NotFound(f"the store at {self.path} is gone from under this process; put it back or close it here")
+        if found != self.identity:
             self.reopen()
 
     # --- transactions ---
@@ -273,15 +305,19 @@ class LmdbFile:
             self._look()
             self._looked = now
         try:
-            return LmdbReader(self._env.begin(), self._dbs, self.path)
+            return self._reader()
         except lmdb.ReadersFullError:
             self._env.reader_check()
         except lmdb.Error as error:
             _refuse(error, "reading", self.path)
         try:
-            return LmdbReader(self._env.begin(), self._dbs, self.path)
+            return self._reader()
         except lmdb.Error as error:
             _refuse(error, "reading", self.path)
+
+    def _reader(self) -> LmdbReader:
+        env, dbs = self._env, self._dbs  # of one opening, whatever other threads do
+        return LmdbReader(env.begin(), dbs, self.path)
 
     def write(self) -> LmdbWriter:
         if self.readonly:
@@ -291,7 +327,8 @@ class LmdbFile:
             self._look()
             self._looked = now
         try:
-            return LmdbWriter(self._env.begin(write=True), self._dbs, self.path)
+            env, dbs = self._env, self._dbs
+            return LmdbWriter(env.begin(write=True), dbs, self.path)
         except lmdb.Error as error:
             _refuse(error, "writing to", self.path)
 
@@ -332,12 +369,49 @@ class LmdbFile:
 
 _open_files: dict[tuple[int, int], LmdbFile] = {}
 _registry = threading.Lock()
-_leaked: list[lmdb.Environment] = []
+_keys_of_path = lmdb._envid.env_keys
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """The file that a path names now, or None."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+@contextmanager
+def _alone_in(folder: str) -> Iterator[None]:
+    """Waits for other processes that are in such a block for the same folder."""
+    if fcntl is None:
+        yield
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without such locks
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _keys_of_process(path: str, subdir: bool) -> tuple[Any, ...]:
+    return tuple((os.getpid(), key) for key in _keys_of_path(path, subdir))
+
+
+def _abandon(env: lmdb.Environment) -> None:
+    """Keeps an inherited environment from ever being freed, also when the interpreter ends."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(env))
 
 
 def _after_fork_in_child() -> None:
     global _registry
     _registry = threading.Lock()
+    # py-lmdb refuses to open a file twice in one process, and takes the parent's environments for this one's.
+    lmdb._envid.env_keys = _keys_of_process
     for file in list(_open_files.values()):
         file._after_fork()
 
@@ -352,8 +426,8 @@ def open_file(
     """Opens the store file at `path`, or shares it where this process has it open already."""
     file_path = _file_path(path, create=create and not readonly)
     size = DEFAULT_MAP_SIZE if map_size is None else map_size
-    if not isinstance(size, int) or size < 1 << 20:
-        raise InvalidOperation(f"map_size is a number of bytes of at least {1 << 20:,}, not {map_size!r}")
+    if not isinstance(size, int) or not 1 << 20 <= size <= MAX_MAP_SIZE:
+        raise InvalidOperation(f"map_size is a number of bytes from {1 << 20:,} to {MAX_MAP_SIZE:,}, not {map_size!r}")
     with _registry:
         try:
             stat = os.stat(file_path)
@@ -385,6 +459,10 @@ def _file_path(path: str | os.PathLike[str], *, create: bool) -> str:
         raise InvalidOperation(f"a store's path is a str or a path object, not {path!r}") from None
     if not text or "\0" in text:
         raise InvalidOperation(f"a store's path may not be empty or contain NUL: {text!r}")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InvalidOperation(f"a store's path is valid Unicode, without lone surrogates: {text!r}") from None
     folder = text.endswith(os.sep) or os.path.isdir(text)
     file_path = os.path.abspath(os.path.join(text, DATA_FILE) if folder else text)
     if os.path.exists(file_path):
@@ -405,7 +483,10 @@ def _file_path(path: str | os.PathLike[str], *, create: bool) -> str:
 def _check_file(path: str) -> None:
     """Refuses what LMDB would crash on: no LMDB file at all, or one that was cut short."""
     try:
-        size = os.stat(path).st_size
+        found = os.stat(path)
+        if not modes.S_ISREG(found.st_mode) and not modes.S_ISDIR(found.st_mode):
+            raise InvalidOperation(f"{path} is no file but a device, pipe or socket. Choose another path")
+        size = found.st_size
         with open(path, "rb") as file:
             start = file.read(_PAGE_HEADER + 136)
             if len(start) < _PAGE_HEADER + 136 or struct.unpack_from("=I", start, _PAGE_HEADER)[0] != _MAGIC:

@@ -48,8 +48,8 @@ class Log:
         values = reader.take(EVENTS, pack_position(lineage, start), count)
         if len(values) != count or self._seq(values[-1]) != stop:
             raise CorruptStore(
-                f"events between sequences {start} and {stop} of lineage {lineage} are missing. `chronicle verify` lists "
-                "the damage"
+                f"events between sequences {start} and {stop} of lineage {lineage} are missing. `chronicle verify` "
+                "lists the damage"
             )
         return values
 
@@ -102,5 +102,7 @@ class Log:
         if not found:
             raise NotFound(f"no event has an id that starts with {text!r}")
         if len(found) > 1:
-            raise InvalidOperation(f"{text!r} is the start of several ids, of {found[0][1].id} for one; give more digits")
+            raise InvalidOperation(
+                f"{text!r} is the start of several ids, of {found[0][1].id} for one; give more digits"
+            )
         return found[0]

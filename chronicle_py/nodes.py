@@ -119,9 +119,9 @@ class Row:
         return cls(
             counts,
             b"".join(contents),
-            weights if any(weights) else [],
-            keys if any(keys) else [],
-            ats if any(ats) else [],
+            _unless_void(weights),
+            _unless_void(keys),
+            _unless_void(ats),
             nodes if any(node is not None for node in nodes) else [],
         )
 
@@ -164,7 +164,7 @@ class Row:
             self.counts[start:stop],
             self.contents[start * HASH_SIZE : stop * HASH_SIZE],
             _unless_void(self.weights[start:stop]),
-            self.keys[start:stop],
+            _unless_void(self.keys[start:stop]),
             self.ats[start:stop],
             nodes if any(node is not None for node in nodes) else [],
         )
@@ -188,8 +188,8 @@ class Row:
         return row
 
 
-def _unless_void(weights: list[int]) -> list[int]:
-    return weights if any(weights) else []
+def _unless_void(column: list[T]) -> list[T]:
+    return column if any(column) else []
 
 
 def join_rows(rows: list[Row]) -> Row:

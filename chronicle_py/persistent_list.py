@@ -186,7 +186,7 @@ class List(Sequence[T]):
         new: List[T] = _new(List)
         new._state = (spine, tail, n + 1)
         if n >= _TAIL_ENTRIES or tail.size > _TAIL_BYTES:
-            new._settle()
+            new.settled()
         return new
 
     def extend(self, values: Iterable[T], weights: Iterable[int] | None = None) -> "List[T]":
@@ -234,13 +234,13 @@ class List(Sequence[T]):
         tail = _Tail(_shared(spine._join([before, entries, after])))
         new: List[T] = List._of(spine, tail, len(tail.entries))
         if len(tail.entries) > _TAIL_ENTRIES or tail.size > _TAIL_BYTES:
-            new._settle()
+            new.settled()
         return new
 
     # Content and storage
 
-    def _settle(self) -> ListSpine:
-        """Cut the tail into the spine, in this version alone; its content stays the same."""
+    def settled(self) -> ListSpine:
+        """The spine of all entries: the tail is cut into it, in this version alone. The content stays the same."""
         spine, tail, n = self._state
         if n:
             end = len(spine)
@@ -251,7 +251,7 @@ class List(Sequence[T]):
     @property
     def content(self) -> bytes:
         """The content hash: equal for equal entries and weights, however they came about."""
-        return blake3(_HASHED_AS + self._settle().encode()).digest()
+        return blake3(_HASHED_AS + self.settled().encode()).digest()
 
     @property
     def hash(self) -> str:
@@ -264,15 +264,15 @@ class List(Sequence[T]):
 
     def pending(self) -> bool:
         """Whether something must be stored before `encode` says all."""
-        return self._settle().pending()
+        return self.settled().pending()
 
     def root(self) -> bytes:
         """The root, whether or not what it refers to is stored."""
-        return self._settle().encode()
+        return self.settled().encode()
 
     def save(self, objects: Objects) -> "List[T]":
         """Store what is not stored yet; an equal list that reads it from `objects`. This one stays as it is."""
-        return List._of(self._settle().save(objects), _Tail([]), 0)
+        return List._of(self.settled().save(objects), _Tail([]), 0)
 
     def encode(self) -> bytes:
         """The root of a saved list; raises `InvalidOperation` when it was not saved."""

@@ -183,7 +183,7 @@ class Map(Mapping[str, T]):
         pairs = values.items() if isinstance(values, Mapping) else values
         batch = {_checked(key): encode_value(value, LARGE_VALUE) for key, value in pairs}
         if len(batch) > _OVERLAY_CHANGES:
-            return Map._of(self._settle().changed(sorted(batch.items())))
+            return Map._of(self.settled().changed(sorted(batch.items())))
         new = self
         for key, item in batch.items():
             new = new._change(key, item)
@@ -202,13 +202,13 @@ class Map(Mapping[str, T]):
         new: Map[T] = _new(Map)
         new._state, new._len = (spine, overlay, stamp + 1), None
         if overlay.stamp >= _OVERLAY_CHANGES or len(overlay.changes) >= _OVERLAY_CHANGES:
-            new._settle()
+            new.settled()
         return new
 
     # Content and storage
 
-    def _settle(self) -> MapSpine:
-        """Put the overlay into the spine, in this version alone; its content stays the same."""
+    def settled(self) -> MapSpine:
+        """The spine of all entries: the overlay goes into it, in this version alone. The content stays the same."""
         spine, overlay, stamp = self._state
         if overlay.changes:
             spine = spine.changed(_visible(overlay, stamp))
@@ -218,7 +218,7 @@ class Map(Mapping[str, T]):
     @property
     def content(self) -> bytes:
         """The content hash: equal for equal keys and values, however they came about."""
-        return blake3(_HASHED_AS + self._settle().encode()).digest()
+        return blake3(_HASHED_AS + self.settled().encode()).digest()
 
     @property
     def hash(self) -> str:
@@ -231,15 +231,15 @@ class Map(Mapping[str, T]):
 
     def pending(self) -> bool:
         """Whether something must be stored before `encode` says all."""
-        return self._settle().pending()
+        return self.settled().pending()
 
     def root(self) -> bytes:
         """The root, whether or not what it refers to is stored."""
-        return self._settle().encode()
+        return self.settled().encode()
 
     def save(self, objects: Objects) -> "Map[T]":
         """Store what is not stored yet; an equal map that reads it from `objects`. This one stays as it is."""
-        return Map._of(self._settle().save(objects))
+        return Map._of(self.settled().save(objects))
 
     def encode(self) -> bytes:
         """The root of a saved map; raises `InvalidOperation` when it was not saved."""

@@ -87,9 +87,9 @@ def reducer(
 ) -> Callable[[Callable[[Any, Event], Any]], FunctionReducer]:
     """Makes a reducer of a function `(state, event) -> state`; `initial` makes the state before the first event.
 
-        @reducer("count", initial=int)
-        def count(state: int, event: Event) -> int:
-            return state + 1
+    @reducer("count", initial=int)
+    def count(state: int, event: Event) -> int:
+        return state + 1
     """
 
     def wrap(function: Callable[[Any, Event], Any]) -> FunctionReducer:
@@ -121,6 +121,10 @@ class Kind(Protocol):
         """32 bytes, equal for equal states."""
         ...
 
+    def copy(self, state: Any) -> Any:
+        """The state itself where nothing can change it in place, else a copy of it."""
+        ...
+
 
 def digest(*parts: object) -> bytes:
     return blake3(msgspec.msgpack.encode(parts)).digest()[:8]
@@ -143,9 +147,7 @@ class Value:
     def initial(self) -> tuple[int, int] | None:
         return None
 
-    def fold(
-        self, state: tuple[int, int] | None, lineage: int, events: list[Event]
-    ) -> tuple[int, int] | None:
+    def fold(self, state: tuple[int, int] | None, lineage: int, events: list[Event]) -> tuple[int, int] | None:
         for event in reversed(events):
             if event.slot is None or event.type == SET:
                 return lineage, event.seq
@@ -159,6 +161,9 @@ class Value:
 
     def load(self, root: bytes) -> tuple[int, int] | None:
         return msgspec.msgpack.decode(root, type=tuple[int, int] | None)
+
+    def copy(self, state: tuple[int, int] | None) -> tuple[int, int] | None:
+        return state
 
     def content(self, state: tuple[int, int] | None) -> bytes:
         return blake3(b"value" + self.raw(state)).digest()
@@ -191,7 +196,7 @@ class AppendLog:
     def __init__(self, fetch: Fetch, objects: Objects, initial: bytes) -> None:
         self._initial_items = len(decode_items(initial)) if initial else 0
         self._empty = ItemLog.empty(fetch, objects)
-        self._load = lambda root: ItemLog.decode(root, fetch, objects)
+        self._fetch, self._objects = fetch, objects
         self.identity = digest("append_log", 1, initial)
 
     def initial(self) -> ItemLog:
@@ -205,7 +210,9 @@ class AppendLog:
         while at < end:
             first = events[at]
             stop = at
-            while stop < end and (e := events[stop]).seq - first.seq == stop - at and (e.slot is None or e.type == APPEND):
+            while (
+                stop < end and (e := events[stop]).seq - first.seq == stop - at and (e.slot is None or e.type == APPEND)
+            ):
                 stop += 1
             if stop > at:
                 state = state.extend_run(lineage, first.seq, [e.raw for e in events[at:stop]])
@@ -239,7 +246,10 @@ class AppendLog:
         return saved.encode(), saved
 
     def load(self, root: bytes) -> ItemLog:
-        return self._load(root)
+        return ItemLog.decode(root, self._fetch, self._objects)
+
+    def copy(self, state: ItemLog) -> ItemLog:
+        return state
 
     def content(self, state: ItemLog) -> bytes:
         return state.content
@@ -314,6 +324,9 @@ class Tree:
 
     def load(self, root: bytes) -> Map[Any]:
         return Map.decode(root, self._objects)
+
+    def copy(self, state: Map[Any]) -> Map[Any]:
+        return state
 
     def content(self, state: Map[Any]) -> bytes:
         return bytes.fromhex(state.hash)
@@ -442,6 +455,9 @@ class DocumentKind:
 
     def load(self, root: bytes) -> DocumentState:
         return document.load(root, self._objects)
+
+    def copy(self, state: DocumentState) -> DocumentState:
+        return state
 
     def content(self, state: DocumentState) -> bytes:
         return document.content(state)

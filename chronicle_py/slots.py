@@ -20,8 +20,8 @@ from chronicle_py.event import Event, encode_payload
 from chronicle_py.item_log import Ref
 from chronicle_py.kv import META, SLOTS, Reader
 from chronicle_py.names import check_slot, check_type
-from chronicle_py.reducers import BUILT_IN, Custom, Kind, Reducer, built_in, check_path, decode_edit, decode_items
 from chronicle_py.records import SlotRecord
+from chronicle_py.reducers import BUILT_IN, Custom, Kind, Reducer, built_in, check_path, decode_edit, decode_items
 from chronicle_py.transaction import Transaction, transaction
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class Table:
         if slot is None:
             known = ", ".join(sorted(self.by_id)[:8]) or "none"
             raise StateNotRegistered(
-                f"no slot {id!r} is registered in this store (registered: {known}); call store.register_state({id!r}, …)"
+                f"no slot {id!r} is registered in this store (registered: {known}); call "
+                f"store.register_state({id!r}, …)"
             )
         return slot
 
@@ -205,13 +206,15 @@ class SlotTable:
         a = msgspec.structs.replace(found, number=0)
         if a == wanted:
             return True
-        if found.kind == wanted.kind == CUSTOM and found.reducer == wanted.reducer and (
-            (found.types, found.sources) == (wanted.types, wanted.sources)
+        if (
+            found.kind == wanted.kind == CUSTOM
+            and found.reducer == wanted.reducer
+            and ((found.types, found.sources) == (wanted.types, wanted.sources))
         ):
             return False
         raise StateExists(
-            f"slot {id!r} is registered already as {_describe(found)}, which is not {_describe(wanted)}; use another id, "
-            "or register the same"
+            f"slot {id!r} is registered already as {_describe(found)}, which is not {_describe(wanted)}; use another "
+            "id, or register the same"
         )
 
     @staticmethod
@@ -225,6 +228,9 @@ class SlotTable:
             )
         if isinstance(types, str) or isinstance(sources, str):
             raise InvalidOperation(f"registering slot {id!r}: types= and sources= are sequences of str, not one str")
+        for what, names in (("types", types), ("sources", sources)):
+            if not isinstance(names, Iterable):
+                raise InvalidOperation(f"registering slot {id!r}: {what}= is a sequence of str, not {names!r}")
         heard = tuple(sorted({check_type(t) for t in types}))
         followed = tuple(sorted({check_slot(s, "a source") for s in sources} - {id}))
         if custom is not None:
@@ -254,7 +260,9 @@ def _describe(record: SlotRecord) -> str:
 def _check_initial(id: str, kind: str, initial: Any) -> bytes:
     data = encode_payload(initial)
     if kind == "append_log" and not _is_array(data):
-        raise InvalidOperation(f"registering slot {id!r}: the initial value of an append_log is a list, not {initial!r}")
+        raise InvalidOperation(
+            f"registering slot {id!r}: the initial value of an append_log is a list, not {initial!r}"
+        )
     if kind == "tree":
         if not isinstance(initial, dict):
             raise InvalidOperation(f"registering slot {id!r}: the initial value of a tree is a dict, not {initial!r}")
@@ -269,4 +277,3 @@ def _is_array(data: bytes) -> bool:
 
 def _no_items(refs: Sequence[Ref]) -> list[bytes]:
     raise InvalidOperation("this kind of slot refers to no items")
-

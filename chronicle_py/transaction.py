@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,11 @@ class Tip:
 class Transaction:
     """One write transaction. Made by `Engine.begin`, ended by `Engine.end`."""
 
+    __slots__ = (
+        "_scope", "aborted", "causes", "changes", "depth", "dirty", "engine", "events", "failure", "ids", "task",
+        "thread", "tip", "writer",
+    )  # fmt: skip
+
     def __init__(self, engine: Engine, writer: Writer, tip: Tip) -> None:
         self.engine = engine
         self.writer = writer
@@ -70,8 +75,14 @@ class Transaction:
         self.events: list[tuple[bytes, bytes]] = []
         self.ids: list[tuple[bytes, bytes]] = []
         self.causes: list[tuple[bytes, bytes]] = []
-        self.scope = TransactionScope(self)
-        self.on_abort: list[Callable[[], None]] = []
+        self._scope: TransactionScope | None = None
+
+    @property
+    def scope(self) -> TransactionScope:
+        """This transaction's snapshot, as a reader."""
+        if self._scope is None:
+            self._scope = TransactionScope(self)
+        return self._scope
 
     # --- branches ---
 
@@ -160,7 +171,6 @@ class Transaction:
         name: str,
         type: str,
         payload: bytes,
-        *,
         slot: str | None = None,
         schema: int = 0,
         refs: tuple[bytes, bytes, bytes] | None = None,
@@ -183,11 +193,12 @@ class Transaction:
             key, stored = build_event(type, time, ref.key, seq, slot, schema, refs, salt, payload)
         except (TypeError, OverflowError) as error:
             raise InvalidOperation(f"the store's clock or entropy returned what no event can hold: {error}") from None
-        feed = self.last_feed()
-        if feed is None or feed.kind != "run" or feed.branch != name or feed.lineage != lineage:
+        feed = self.tip.feed if self.tip.feed_number > 0 else self.last_feed()
+        if feed is None or feed.lineage != lineage or feed.branch != name:
             self._feed(FeedRecord("run", name, lineage, seq, self._run_stop()))
         self.write_event(lineage, seq, key, stored, refs)
-        self.set_ref(name, Ref(lineage, seq, key, True, ref.created, ref.parent, ref.fork_seq, ref.description))
+        self.tip.refs[name] = Ref(lineage, seq, key, True, ref.created, ref.parent, ref.fork_seq, ref.description)
+        self.dirty.add(name)
         if seq % BLOCK == 0:
             engine.checkpoints.close_block(self, lineage, seq)
         return Event(key, type, time, ref.key, seq, slot, schema, refs, salt, msgspec.Raw(payload), engine.event_types)
@@ -206,12 +217,14 @@ class Transaction:
                     cause = records.cause_key(keys[i : i + 32], relation, lineage, seq)
                     self.causes.append((cause, records.seal(cause, b"")))
         self.changes += 1
-        if len(self.events) >= _FLUSH:
+        if len(self.ids) >= _FLUSH:
             self.flush_events()
+            self._flush_indexes()
 
     def flush(self) -> None:
         """Puts all that is held back, so that it can be read in this transaction."""
         self.flush_events()
+        self._flush_indexes()
         for name in self.dirty:
             ref = self.tip.refs[name]
             key = name.encode()
@@ -222,25 +235,30 @@ class Transaction:
         self.dirty.clear()
 
     def flush_events(self) -> None:
+        """Puts the events alone, for those who read them by position."""
         if not self.events:
             return
         writer = self.writer
         top = pack_lineage(self.top_lineage())
         if len(self.events) == 1:
             key, stored = self.events[0]
-            writer.put(EVENTS, key, stored, append=key[:4] == top)
-            writer.put(IDS, *self.ids[0], overwrite=False)
+            writer.put(EVENTS, key, stored, key[:4] == top)
         else:
             newest = [item for item in self.events if item[0][:4] == top]
             if len(newest) < len(self.events):
                 writer.put_many(EVENTS, sorted(item for item in self.events if item[0][:4] != top))
             if newest:
                 writer.put_many(EVENTS, newest, append=True)
-            writer.put_many(IDS, sorted(self.ids), overwrite=False)
         self.events.clear()
+
+    def _flush_indexes(self) -> None:
+        if len(self.ids) == 1:
+            self.writer.put(IDS, *self.ids[0], overwrite=False)
+        elif self.ids:
+            self.writer.put_many(IDS, sorted(self.ids), overwrite=False)
         self.ids.clear()
         if self.causes:
-            writer.put_many(CAUSES, sorted(self.causes))
+            self.writer.put_many(CAUSES, sorted(self.causes))
             self.causes.clear()
 
     def commit(self) -> None:

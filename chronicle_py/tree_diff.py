@@ -18,13 +18,12 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from chronicle_py.entries import Entries, ListSpine
+from chronicle_py.entries import Entries
 from chronicle_py.errors import InvalidOperation
-from chronicle_py.item_log import ItemLog, LogSpine
+from chronicle_py.item_log import ItemLog
 from chronicle_py.nodes import Row, join_rows
 from chronicle_py.persistent_list import List
 from chronicle_py.persistent_map import Map
-from chronicle_py.runs import Runs
 from chronicle_py.tree import Spine
 from chronicle_py.values import value_decoder
 
@@ -53,28 +52,36 @@ class Gap(NamedTuple):
     b: Any
 
 
+class Side(NamedTuple):
+    """One of two sequences: its spine, what is compared of the entries of a leaf, and the value of such a token."""
+
+    spine: Any
+    tokens: Callable[[Any], list[Any]]
+    decode: Callable[[Any], Any]
+
+
 def diff_lists(a: "List[Any] | ItemLog", b: "List[Any] | ItemLog") -> list[Change]:
     """The changes that make `b` of `a`, in order; values decoded. Both must be of one kind."""
-    if isinstance(a, ItemLog) and isinstance(b, ItemLog):
-        decode = value_decoder(Any, None)
-        return list(_list_changes(a.settled(), b.settled(), _log_tokens, decode, decode))
-    if not isinstance(a, List) or not isinstance(b, List):
+    if type(a) is not type(b):
         raise InvalidOperation(f"a {type(a).__name__} and a {type(b).__name__} cannot be compared")
-    left_list, right_list = a._settle(), b._settle()
-    return list(
-        _list_changes(
-            left_list,
-            right_list,
-            _list_tokens,
-            lambda token: left_list.codec.decode(token[0]),
-            lambda token: right_list.codec.decode(token[0]),
-        )
-    )
+    return list(_list_changes(_side(a), _side(b)))
+
+
+def _side(entries: "List[Any] | ItemLog") -> Side:
+    if isinstance(entries, ItemLog):
+        log = entries.settled()
+        return Side(log, lambda leaf: list(map(bytes, log.items_of(leaf))), value_decoder(Any, None))
+    spine = entries.settled()
+    return Side(spine, _weighted, lambda token: spine.codec.decode(token[0]))
+
+
+def _weighted(leaf: Entries) -> list[tuple[bytes, int]]:
+    return list(zip(leaf.items, leaf.heads or [0] * len(leaf.items), strict=True))
 
 
 def diff_maps(a: Map[Any], b: Map[Any]) -> list[Change]:
     """The changes that make `b` of `a`, in the order of keys; values decoded."""
-    left, right = a._settle(), b._settle()
+    left, right = a.settled(), b.settled()
     changes = []
     for gap in _gaps(left, right):
         before = dict(zip(gap.a.heads, gap.a.items, strict=True))
@@ -92,32 +99,18 @@ def diff_maps(a: Map[Any], b: Map[Any]) -> list[Change]:
     return changes
 
 
-def _log_tokens(spine: LogSpine, leaf: Runs) -> list[bytes]:
-    return list(map(bytes, spine.items_of(leaf)))
-
-
-def _list_tokens(_: ListSpine, leaf: Entries) -> list[tuple[bytes, int]]:
-    return list(zip(leaf.items, leaf.heads or [0] * len(leaf.items), strict=True))
-
-
-def _list_changes(
-    left: Spine[L],
-    right: Spine[L],
-    tokens: Callable[[Spine[L], L], list[Any]],
-    decode_a: Callable[[Any], Any],
-    decode_b: Callable[[Any], Any],
-) -> Iterator[Change]:
-    for gap in _gaps(left, right):
-        a, b = tokens(left, gap.a), tokens(right, gap.b)
+def _list_changes(left: Side, right: Side) -> Iterator[Change]:
+    for gap in _gaps(left.spine, right.spine):
+        a, b = left.tokens(gap.a), right.tokens(gap.b)
         for i, i_end, j, j_end in _unmatched(a, b):
             paired = min(i_end - i, j_end - j)
             for k in range(paired):
                 at_a, at_b = gap.a_start + i + k, gap.b_start + j + k
-                yield Change("change", at_a, at_b, decode_a(a[i + k]), decode_b(b[j + k]))
+                yield Change("change", at_a, at_b, left.decode(a[i + k]), right.decode(b[j + k]))
             for k in range(i + paired, i_end):
-                yield Change("remove", gap.a_start + k, None, decode_a(a[k]), None)
+                yield Change("remove", gap.a_start + k, None, left.decode(a[k]), None)
             for k in range(j + paired, j_end):
-                yield Change("add", None, gap.b_start + k, None, decode_b(b[k]))
+                yield Change("add", None, gap.b_start + k, None, right.decode(b[k]))
 
 
 def _gaps(a: Spine[L], b: Spine[L]) -> list[Gap]:

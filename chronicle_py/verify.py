@@ -196,7 +196,9 @@ class _Check:
         try:
             return record.fork_seq, decode_event(stored or b"").key
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            self.report(f"lineages {number}", f"the event it continues, {record.parent}/{record.fork_seq}, is not there")
+            self.report(
+                f"lineages {number}", f"the event it continues, {record.parent}/{record.fork_seq}, is not there"
+            )
             return record.fork_seq, b""
 
     def _close_lineage(self, number: int, seq: int, batch: list[Event]) -> None:
@@ -273,15 +275,14 @@ class _Check:
             if not self._record(where, lambda k=key, s=stored: records.unseal(k, s, "a cause")):  # type: ignore[misc]
                 continue
             cause, relation, place = key[:16], key[16:17], key[17:]
-            effect = self._reader.get(EVENTS, place)
             try:
-                event = decode_event(effect or b"")
+                effect = decode_event(self._reader.get(EVENTS, place) or b"")
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 self.report(where, "names an effect that is not there")
                 continue
-            ids = event.caused_by if relation == records.CAUSED_BY else event.linked_to
+            ids = effect.caused_by if relation == records.CAUSED_BY else effect.linked_to
             if not any(bytes.fromhex(i)[:16] == cause for i in ids):
-                self.report(where, f"names {event.id[:12]} as an effect, which does not name it")
+                self.report(where, f"names {effect.id[:12]} as an effect, which does not name it")
 
     # --- branches ---
 
@@ -383,5 +384,7 @@ class _Check:
             count += 1
             if stored[:1] not in (NODE, BLOB) or blake3(stored).digest() != key:
                 kind = "blob" if stored[:1] == BLOB else "node"
-                self.report(f"objects {key.hex()[:16]}", f"its bytes do not hash to its id ({kind} of {len(stored)} bytes)")
+                self.report(
+                    f"objects {key.hex()[:16]}", f"its bytes do not hash to its id ({kind} of {len(stored)} bytes)"
+                )
         self.checked["objects"] = count

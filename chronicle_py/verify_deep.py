@@ -177,4 +177,6 @@ class DeepCheck:
         types, _, carried = contents(pieces)
         numbers = sorted(slot.number for name in carried if (slot := self._table.by_id.get(name)) is not None)
         if sorted(types) != directory.types or numbers != directory.slots:
-            self._report(where, f"says its events are of types {directory.types} and slots {directory.slots}; they are not")
+            self._report(
+                where, f"says its events are of types {directory.types} and slots {directory.slots}; they are not"
+            )

@@ -8,7 +8,7 @@ checked against the state first, in the same transaction, so that a refused call
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar, overload
 
 import msgspec
 
@@ -21,8 +21,21 @@ from chronicle_py.item_log import ItemLog
 from chronicle_py.kv import Reader
 from chronicle_py.log import BATCH
 from chronicle_py.reducers import (
-    APPEND, BATCH as TREE_BATCH, EDIT, PATCH, PUT, REDACT, REMOVE, SET, Custom, Kind, Value, check_path,
+    APPEND,
+    EDIT,
+    PATCH,
+    PUT,
+    REDACT,
+    REMOVE,
+    SET,
+    Custom,
+    Kind,
+    Value,
+    check_path,
 )  # fmt: skip
+from chronicle_py.reducers import (
+    BATCH as TREE_BATCH,
+)
 from chronicle_py.transaction import Transaction, transaction
 
 if TYPE_CHECKING:
@@ -137,7 +150,7 @@ class DocumentView(View):
 
     def get(self, path: Sequence[str | int] = ()) -> Any:
         """The document, or the part of it at a path of keys and indexes; reads only what it returns."""
-        return document.get(self._now()[1], tuple(path))
+        return document.get(self._now()[1], path)
 
     def set(
         self, value: Any, *, caused_by: Ids = (), linked_to: Ids = (), expect: str | Event | int | None = None
@@ -163,9 +176,9 @@ class DocumentView(View):
     ) -> Event:
         """Appends to the array at a path. O(log n)."""
         self._writable()
-        payload = encode_payload({"path": list(path), "item": item})
         with transaction(self._branch.engine) as tx:
-            document.check_append(self._state_in(tx), tuple(path), item)
+            document.check_append(self._state_in(tx), path, item)
+            payload = encode_payload({"path": list(path), "item": item})
             return self._operate(APPEND, payload, caused_by, linked_to, expect)
 
 
@@ -177,6 +190,8 @@ class TreeView(View, Mapping[str, Any]):
         return found
 
     def __getitem__(self, path: str) -> Any:
+        if not _is_path(path):
+            raise PathKeyError(f"slot {self._slot!r} of branch {self._branch.name!r} has no path {path!r}: it is no path")
         found = self._map()
         try:
             return found[path]
@@ -184,7 +199,7 @@ class TreeView(View, Mapping[str, Any]):
             raise PathKeyError(f"slot {self._slot!r} of branch {self._branch.name!r} has no path {path!r}") from None
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and path in self._map()
+        return _is_path(path) and path in self._map()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._map())
@@ -202,6 +217,8 @@ class TreeView(View, Mapping[str, Any]):
 
     def scan(self, prefix: str = "") -> Iterator[tuple[str, Any]]:
         """The pairs at and below a prefix of whole components. O(log n + what it yields)."""
+        if not isinstance(prefix, str):
+            raise InvalidOperation(f"a prefix of paths is a str, not {prefix!r}")
         found = self._map()
         prefix = prefix.rstrip("/")
         if not prefix:
@@ -211,7 +228,13 @@ class TreeView(View, Mapping[str, Any]):
         return iter(own + list(found.scan(prefix + "/")))
 
     def put(
-        self, path: str, value: Any, *, caused_by: Ids = (), linked_to: Ids = (), expect: str | Event | int | None = None
+        self,
+        path: str,
+        value: Any,
+        *,
+        caused_by: Ids = (),
+        linked_to: Ids = (),
+        expect: str | Event | int | None = None,
     ) -> Event:
         payload = encode_payload({"path": check_path(path), "value": value})
         return self._operate(PUT, payload, caused_by, linked_to, expect)
@@ -236,6 +259,8 @@ class TreeView(View, Mapping[str, Any]):
     ) -> Event:
         """Several changes as one event: ("put", path, value) and ("remove", path), applied in order."""
         self._writable()
+        if not isinstance(ops, Iterable):
+            raise InvalidOperation(f"batch takes a list of operations, not {ops!r}")
         changes: list[dict[str, Any]] = []
         for op in ops:
             if isinstance(op, tuple | list) and len(op) == 3 and op[0] == "put":
@@ -268,6 +293,14 @@ class TreeView(View, Mapping[str, Any]):
         )
 
 
+def _is_path(path: object) -> TypeGuard[str]:
+    try:
+        check_path(path)
+    except InvalidOperation:
+        return False
+    return True
+
+
 class LogView(View, Sequence[Any]):
     """An `append_log` slot: a sequence of items."""
 
@@ -289,7 +322,10 @@ class LogView(View, Sequence[Any]):
     def __getitem__(self, index: int | slice) -> Any:
         log = self._items()
         if isinstance(index, slice):
-            start, stop, step = index.indices(len(log))
+            try:
+                start, stop, step = index.indices(len(log))
+            except (TypeError, ValueError) as error:
+                raise InvalidOperation(f"reading {index!r} of slot {self._slot!r}: {error}") from None
             if step == 1:
                 return [decode_payload(raw) for raw in self._raw(log, start, max(start, stop))]
             return [self._item(log, i) for i in range(start, stop, step)]
@@ -381,7 +417,13 @@ class LogView(View, Sequence[Any]):
         return self._operate(APPEND, encode_payload(item), caused_by, linked_to, expect)
 
     def edit(
-        self, index: int, item: Any, *, caused_by: Ids = (), linked_to: Ids = (), expect: str | Event | int | None = None
+        self,
+        index: int,
+        item: Any,
+        *,
+        caused_by: Ids = (),
+        linked_to: Ids = (),
+        expect: str | Event | int | None = None,
     ) -> Event:
         """Replaces one item; ItemIndexError (an IndexError) outside. Its origin stays known."""
         self._writable()
@@ -391,7 +433,13 @@ class LogView(View, Sequence[Any]):
             return self._operate(EDIT, encode_payload({"index": at, "item": raw}), caused_by, linked_to, expect)
 
     def redact(
-        self, start: int, stop: int, *, caused_by: Ids = (), linked_to: Ids = (), expect: str | Event | int | None = None
+        self,
+        start: int,
+        stop: int,
+        *,
+        caused_by: Ids = (),
+        linked_to: Ids = (),
+        expect: str | Event | int | None = None,
     ) -> Event:
         """Takes the items [start, stop) out of the log, clamped to its length; 0 ≤ start ≤ stop."""
         for bound in (start, stop):

@@ -1,0 +1,100 @@
+"""Figures of appending: durable, relaxed, and many in a transaction."""
+
+from __future__ import annotations
+
+import chronicle_py as chronicle
+from bench.figure import Measured, at_most, at_most_times, figure
+from bench.measure import MS, US, alternate, each, mean, median, quantile, seconds
+from bench.plain_lmdb import PlainLmdb
+from bench.stores import BATCH, SLOT, Session, payload, relaxed
+
+_BESIDE = "a commit of three puts"
+_DURABLE_ROUND = 25  # small: what a disk does changes from second to second
+_RELAXED_ROUND = 2_000
+_BATCHED_ROUND = 5  # transactions
+
+
+def _commits(
+    session: Session, store: chronicle.Store, *, durable: bool, rounds: int, size: int
+) -> tuple[list[float], ...]:
+    """(times of appends to an append_log slot, times of plain commits)."""
+    raw = PlainLmdb(session.new(), durable=durable)
+    store.register_state(SLOT, kind="append_log")
+    log = store.branch().state(SLOT)
+    try:
+        return alternate(
+            rounds,
+            lambda n: each(log.append, [(payload(n * size + i),) for i in range(size)]),
+            lambda n: each(raw.commit, raw.entries(size)),
+        )
+    finally:
+        raw.close()
+
+
+def _durable(session: Session) -> tuple[list[float], ...]:
+    with chronicle.open(session.new(), durability="full") as store:
+        return _commits(session, store, durable=True, rounds=session.pick(120, 40), size=_DURABLE_ROUND)
+
+
+def _relaxed(session: Session) -> tuple[list[float], ...]:
+    with relaxed(session.new()) as store:
+        return _commits(session, store, durable=False, rounds=session.pick(100, 25), size=_RELAXED_ROUND)
+
+
+def _batched(session: Session) -> tuple[list[float], ...]:
+    """Seconds an event: (ours, plain), each transaction giving one number."""
+    raw = PlainLmdb(session.new())
+    with relaxed(session.new()) as store:
+        store.register_state(SLOT, kind="append_log")
+        log = store.branch().state(SLOT)
+
+        def transact(items: list[dict[str, str]]) -> None:
+            with store.transaction():
+                for item in items:
+                    log.append(item)
+
+        def ours(n: int) -> list[float]:
+            first = n * _BATCHED_ROUND
+            batches = [[payload((first + k) * BATCH + i) for i in range(BATCH)] for k in range(_BATCHED_ROUND)]
+            return [seconds(lambda b=batch: transact(b)) / BATCH for batch in batches]  # type: ignore[misc]
+
+        def plain(n: int) -> list[float]:
+            batches = [raw.entries(BATCH) for _ in range(_BATCHED_ROUND)]
+            return [seconds(lambda b=batch: raw.commit_many(b)) / BATCH for batch in batches]  # type: ignore[misc]
+
+        times = alternate(session.pick(40, 20), ours, plain)
+    raw.close()
+    return times
+
+
+@figure("append, durable", "µs", at_most_times(1.2, "a raw durable commit"))
+def durable(session: Session) -> Measured:
+    ours, raw = session.once(_durable)
+    note = f"{len(ours):,} each; means {mean(ours) * US:.0f} and {mean(raw) * US:.0f} µs"
+    return Measured(median(ours) * US, median(raw) * US, _BESIDE, note)
+
+
+@figure("append to an append_log slot, relaxed: median", "µs", at_most_times(2.0, "a raw relaxed commit"))
+def relaxed_median(session: Session) -> Measured:
+    ours, raw = session.once(_relaxed)
+    return Measured(median(ours) * US, median(raw) * US, _BESIDE, f"{len(ours):,} each")
+
+
+@figure("append to an append_log slot, relaxed: mean", "µs", at_most_times(2.5, "a raw relaxed commit"))
+def relaxed_mean(session: Session) -> Measured:
+    ours, raw = session.once(_relaxed)
+    return Measured(mean(ours) * US, mean(raw) * US, _BESIDE)
+
+
+@figure("append to an append_log slot, relaxed: 99.9th percentile", "ms", at_most(1, "ms"))
+def relaxed_tail(session: Session) -> Measured:
+    ours, raw = session.once(_relaxed)
+    note = f"99th percentile {quantile(ours, 0.99) * US:.0f} µs, slowest {max(ours) * MS:.1f} ms"
+    return Measured(quantile(ours, 0.999) * MS, quantile(raw, 0.999) * MS, _BESIDE, note)
+
+
+@figure("append, 1,000 per transaction: an event", "µs", at_most(7, "µs", ", checkpoints included"))
+def batched(session: Session) -> Measured:
+    ours, raw = session.once(_batched)
+    note = f"{len(ours)} transactions; mean {mean(ours) * US:.2f} µs"
+    return Measured(median(ours) * US, median(raw) * US, "putmulti of events and ids", note)
