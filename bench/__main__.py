@@ -28,13 +28,14 @@ def selected(only: str) -> list[Registered]:
 
 def measure(entries: list[Registered], folder: Path, quick: bool, console: Console) -> Results:
     session = Session(folder, quick=quick)
+    where = machine(folder)
     started = time.perf_counter()
     figures = []
     with console.status("…") as status:
         for number, entry in enumerate(entries, 1):
             status.update(f"{number}/{len(entries)} {entry.name}")
             figures.append(entry.run(session))
-    return Results(machine(folder), quick, time.perf_counter() - started, figures)
+    return Results(where, quick, time.perf_counter() - started, figures)
 
 
 def main(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from bench.stores import Session
 
 
 @pytest.fixture(scope="session")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    yield Session(tmp_path_factory.mktemp("bench"), quick=True)
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return Session(tmp_path_factory.mktemp("bench"), quick=True)

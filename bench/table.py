@@ -10,6 +10,7 @@ from pathlib import Path
 
 import lmdb
 import msgspec
+from rich.markup import escape
 from rich.table import Table
 
 from bench.figure import Figure, shown
@@ -37,7 +38,15 @@ def machine(folder: Path) -> str:
     libraries = f"lmdb {version('lmdb')} (LMDB {'.'.join(map(str, lmdb.version()))}), msgspec {version('msgspec')}, "
     libraries += f"blake3 {version('blake3')}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"{date.today()}: {_processor()}, {os.cpu_count()} cores, {system}; {python}, {libraries}"
+    return f"{date.today()}: {_processor()}, {os.cpu_count()} cores{_load()}, {system}; {python}, {libraries}"
+
+
+def _load() -> str:
+    """What the machine had to do besides: above 0.5, times in µs are longer than they need be."""
+    try:
+        return f" (load {os.getloadavg()[0]:.1f} at the start)"
+    except OSError:
+        return ""
 
 
 def _processor() -> str:
@@ -72,7 +81,7 @@ def rich_table(results: Results) -> Table:
     table = Table(*COLUMNS, title=results.title, caption=_caption(results), title_justify="left")
     for row in results.figures:
         style = "" if row.ok or row.ok is None else "bold red"
-        table.add_row(*cells(row), style=style)
+        table.add_row(*map(escape, cells(row)), style=style)
     return table
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
-from pytest_benchmark.fixture import BenchmarkFixture
-
 import chronicle_py as chronicle
 from bench.plain_lmdb import PlainLmdb
 from bench.stores import BATCH, SLOT, Session, payload, relaxed
+from bench.suite import Benchmark
 
 
-def test_append_relaxed(benchmark: BenchmarkFixture, session: Session) -> None:
+def test_append_relaxed(benchmark: Benchmark, session: Session) -> None:
     with relaxed(session.new()) as store:
         store.register_state(SLOT, kind="append_log")
         branch = store.branch()
@@ -21,14 +20,14 @@ def test_append_relaxed(benchmark: BenchmarkFixture, session: Session) -> None:
         assert len(log) == branch.seq == next(numbers)
 
 
-def test_append_relaxed_plain_lmdb(benchmark: BenchmarkFixture, session: Session) -> None:
+def test_append_relaxed_plain_lmdb(benchmark: Benchmark, session: Session) -> None:
     raw = PlainLmdb(session.new())
     benchmark.pedantic(raw.commit, setup=lambda: (raw.entries(1)[0], {}), rounds=2_000)
     assert len(raw.values()) == raw.count
     raw.close()
 
 
-def test_append_durable(benchmark: BenchmarkFixture, session: Session) -> None:
+def test_append_durable(benchmark: Benchmark, session: Session) -> None:
     with chronicle.open(session.new()) as store:
         store.register_state(SLOT, kind="append_log")
         branch = store.branch()
@@ -38,7 +37,7 @@ def test_append_durable(benchmark: BenchmarkFixture, session: Session) -> None:
         assert len(log) == branch.seq == next(numbers)
 
 
-def test_append_1000_in_a_transaction(benchmark: BenchmarkFixture, session: Session) -> None:
+def test_append_1000_in_a_transaction(benchmark: Benchmark, session: Session) -> None:
     with relaxed(session.new()) as store:
         store.register_state(SLOT, kind="append_log")
         log = store.branch().state(SLOT)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
-from pytest_benchmark.fixture import BenchmarkFixture
-
 from bench.stores import SLOT, Session, relaxed
+from bench.suite import Benchmark
 
 _EVENTS = 20_000
 
 
-def test_fork_at_the_middle(benchmark: BenchmarkFixture, session: Session) -> None:
+def test_fork_at_the_middle(benchmark: Benchmark, session: Session) -> None:
     with relaxed(session.copy(session.batched(_EVENTS))) as store:
         main = store.branch()
         numbers = count()
@@ -19,7 +18,7 @@ def test_fork_at_the_middle(benchmark: BenchmarkFixture, session: Session) -> No
         assert len(fork.state(SLOT)) == fork.seq == _EVENTS // 2
 
 
-def test_fork_and_first_append(benchmark: BenchmarkFixture, session: Session) -> None:
+def test_fork_and_first_append(benchmark: Benchmark, session: Session) -> None:
     with relaxed(session.copy(session.batched(_EVENTS))) as store:
         main = store.branch()
         numbers = count()

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest_benchmark.fixture import BenchmarkFixture
 
 import chronicle_py as chronicle
 from bench.stores import SLOT, Session, payload, relaxed
+from bench.suite import Benchmark
 
 _EVENTS = 20_000
 
@@ -20,7 +20,7 @@ def path(session: Session) -> Path:
     return session.batched(_EVENTS)
 
 
-def test_state_at_cold(benchmark: BenchmarkFixture, path: Path) -> None:
+def test_state_at_cold(benchmark: Benchmark, path: Path) -> None:
     """On a newly opened store each time; opening and closing are not counted."""
     stores: list[chronicle.Store] = []
 
@@ -37,7 +37,7 @@ def test_state_at_cold(benchmark: BenchmarkFixture, path: Path) -> None:
     assert length == _EVENTS // 2
 
 
-def test_state_at_warm(benchmark: BenchmarkFixture, path: Path) -> None:
+def test_state_at_warm(benchmark: Benchmark, path: Path) -> None:
     with relaxed(path) as store:
         branch = store.branch()
         numbers = count(1)
@@ -45,19 +45,19 @@ def test_state_at_warm(benchmark: BenchmarkFixture, path: Path) -> None:
         assert 0 <= length < _EVENTS
 
 
-def test_tail(benchmark: BenchmarkFixture, path: Path) -> None:
+def test_tail(benchmark: Benchmark, path: Path) -> None:
     with relaxed(path) as store:
         found = benchmark(store.branch().state(SLOT).tail, 20)
         assert found == [payload(i) for i in range(_EVENTS - 20, _EVENTS)]
 
 
-def test_item(benchmark: BenchmarkFixture, path: Path) -> None:
+def test_item(benchmark: Benchmark, path: Path) -> None:
     with relaxed(path) as store:
         log = store.branch().state(SLOT)
         assert benchmark(lambda: log[_EVENTS // 3]) == payload(_EVENTS // 3)
 
 
-def test_length(benchmark: BenchmarkFixture, path: Path) -> None:
+def test_length(benchmark: Benchmark, path: Path) -> None:
     with relaxed(path) as store:
         log = store.branch().state(SLOT)
         assert benchmark(log.__len__) == _EVENTS

@@ -191,6 +191,7 @@ class Checkpoints:
             at, state = found[0], found[1]
             if at == seq:
                 return state
+            state = kind.copy(state)  # a reducer may change it in place, under those who hold it
         else:
             place = self._place(self.boundary(reader, lineage, base), slot)
             stale = place.true_to < base
@@ -217,7 +218,7 @@ class Checkpoints:
                 break
             number, upper = record.parent, record.fork_seq
         stored_at, stored = self._load(reader, place, slot)
-        return best if best is not None and best[0] > stored_at else (stored_at, stored)
+        return (best[0], slot.kind.copy(best[1])) if best is not None and best[0] > stored_at else (stored_at, stored)
 
     def _keep(self, lineage: int, seq: int, slot: Slot, state: Any, folded: int) -> None:
         key = (lineage, slot.number, slot.kind.identity)

@@ -69,8 +69,10 @@ def _cut_batch(items: Sequence[bytes], per_byte: int, base: int, ends: list[int]
 def _candidates(items: Sequence[bytes], sizes: list[int], per_byte: int) -> list[int]:
     """Where the window of 8 entries that ends there allows a boundary; wherever the chunk began."""
     sums = list(accumulate(map(crc32, items), initial=0))
-    windows = zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, sizes[WINDOW - 1 :], strict=False)
-    return [end for end, after, before, size in windows if after - before & _MASK < size * per_byte + _LEAST]
+    most = max(sizes, default=0) * per_byte + _LEAST
+    windows = zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, strict=False)
+    likely = [end for end, after, before in windows if after - before & _MASK < most]
+    return [end for end in likely if sums[end] - sums[end - WINDOW] & _MASK < sizes[end - 1] * per_byte + _LEAST]
 
 
 def _cut_full(volume: list[int], start: int, end: int, base: int, ends: list[int]) -> int:

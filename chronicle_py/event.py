@@ -34,6 +34,7 @@ SALT_SIZE = 16
 MAX_PAYLOAD = 1 << 30  # bytes; an LMDB value ends at 4 GiB, and a copy in memory must be possible
 
 _BLOB_EXT = 1
+_RESERVED_EXT = range(1, 5)  # blob references, and what collections are made of
 _BLOB_MARK = b"\xc7\x20\x01"  # how MessagePack writes an extension of 32 bytes and type 1
 _STORED_START = b"\x9a\xc4\x20"  # array of 10, then 32 bytes: the id
 _SALT_MARK = b"\xc4\x10"  # 16 bytes: the salt
@@ -158,15 +159,22 @@ def _decode_extension(code: int, data: memoryview) -> Any:
     return msgspec.msgpack.Ext(code, bytes(data))
 
 
+def _check_extension(code: int, data: memoryview) -> Any:
+    if code in _RESERVED_EXT and not (code == _BLOB_EXT and len(data) == ID_SIZE):
+        raise ValueError(f"MessagePack extensions 1 to 4 belong to the store, and one of code {code} is in it")
+    return bytes(data)
+
+
 _payload_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_extension)
 _payload_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_decode_extension)
+_check_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_check_extension)
 
 
 def encode_payload(value: Any) -> bytes:
     """The MessagePack bytes of a payload, mapping order kept. InvalidOperation when there are none."""
     try:
         data = _payload_encoder.encode(value)
-        _payload_decoder.decode(data)  # what goes in must come out: e.g. a mapping keyed by Structs would not
+        _check_decoder.decode(data)  # what goes in must come out: e.g. a mapping keyed by Structs would not
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidOperation(
             f"this payload has no MessagePack form: {error}. A payload may hold None, bool, 64-bit integers, floats, "

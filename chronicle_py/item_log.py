@@ -30,7 +30,7 @@ __all__ = ["Fetch", "ItemLog", "Ref"]
 Fetch = Callable[[Sequence[Ref]], list[bytes]]
 _Entry = tuple[int, int, int, int, int, bytes | None]  # a Ref and the item, where it is known
 
-_SPREAD = 9000  # leaves of about 8 KB of items: hashed as fast as half of it, and only a few bytes are stored
+_SPREAD = 12000  # leaves of about 10 KB of items: hashed as fast as half of it, and only a few bytes are stored
 _INLINE = 200  # bytes of packed runs up to which a leaf stands inside its parent
 _TAIL_ENTRIES = 1024
 _TAIL_BYTES = 262_144

@@ -66,6 +66,8 @@ def _refuse(error: Exception, doing: str, path: str) -> NoReturn:
         raise StoreFull(
             f"{doing} {path}: {text}. Nothing of this write was kept; free some space and go on"
         ) from error
+    if "Input/output error" in text:  # LMDB's word for a write of which the disk took only a part
+        raise StoreFull(f"{doing} {path}: {text}. The disk is full or fails; nothing of this write was kept") from error
     if isinstance(error, lmdb.ReadonlyError) or "Permission denied" in text or "Read-only file system" in text:
         raise ReadOnly(f"{doing} {path}: {text}. Open it where it may be written, or with readonly=True") from error
     if isinstance(error, lmdb.ReadersFullError):
@@ -364,7 +366,8 @@ class LmdbFile:
                 return
             _open_files.pop(self.identity, None)
         if not self._forked:
-            self._env.close()
+            with self.lock:  # a transaction of another thread must end first: LMDB waits for it, and has made it void
+                self._env.close()
 
 
 _open_files: dict[tuple[int, int], LmdbFile] = {}

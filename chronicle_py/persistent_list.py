@@ -115,7 +115,7 @@ class List(Sequence[T]):
         for base, leaf in spine.leaves(start, min(stop, settled)):
             first = max(start - base, 0)
             yield base + first, spine._part(leaf, first, min(stop - base, len(leaf)))
-        if stop > settled and n:
+        if max(start, settled) < stop and n:
             first = max(start - settled, 0)
             yield settled + first, _unshared(tail.entries[:n], first, stop - settled)
 

@@ -393,16 +393,22 @@ class Custom:
         try:
             return encode_state(state, objects)
         except (InvalidOperation, TypeError, ValueError, OverflowError) as error:
-            raise ReducerFailed(
-                f"the state of slot {self.slot!r} cannot be stored: {error}. A state is made of Structs, plain values, "
-                "List and Map"
-            ) from error
+            raise self._unstorable(error) from error
+
+    def _unstorable(self, error: Exception) -> ReducerFailed:
+        return ReducerFailed(
+            f"the state of slot {self.slot!r} has no stored form: {error}. A state is made of Structs, plain values with "
+            "str keys, List and Map"
+        )
 
     def load(self, root: bytes) -> Any:
         return decode_state(root, self._state_type, self._objects)
 
     def content(self, state: Any) -> bytes:
-        return state_hash(state)
+        try:
+            return state_hash(state)
+        except (InvalidOperation, TypeError, ValueError, OverflowError) as error:
+            raise self._unstorable(error) from error
 
     def copy(self, state: Any) -> Any:
         """The state itself where nothing can change it in place, else a copy of it."""

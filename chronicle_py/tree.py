@@ -186,13 +186,15 @@ class Spine(ABC, Generic[L]):
 
     def leaves(self, start: int, stop: int) -> Iterator[tuple[int, L]]:
         """Leaves that hold entries of [start, stop), each with the index of its first entry."""
+        if start >= stop:
+            return
         base = 0
         for level in range(self.top, 0, -1):
             end = base + self.counts[level]
             if start < end and base < stop:
                 yield from self._leaves_below(level, self.row(level), base, start, stop)
             base = end
-        if start < stop and base < stop and self.counts[0]:
+        if base < stop and self.counts[0]:
             yield base, self.open
 
     def _leaves_below(
@@ -212,8 +214,10 @@ class Spine(ABC, Generic[L]):
 
     def leaves_back(self, start: int, stop: int) -> Iterator[tuple[int, L]]:
         """As `leaves`, last first."""
+        if start >= stop:
+            return
         base = len(self) - self.counts[0]
-        if start < stop and base < stop and self.counts[0]:
+        if base < stop and self.counts[0]:
             yield base, self.open
         for level in range(1, self.top + 1):
             base -= self.counts[level]

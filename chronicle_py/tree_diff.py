@@ -30,7 +30,8 @@ from chronicle_py.values import value_decoder
 L = TypeVar("L", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
 
-_SMALL = 128  # entries on both sides together up to which difflib, which may take quadratic time, is used
+_SMALL = 128  # entries on both sides together up to which difflib is used at once
+_QUADRATIC = 1 << 17  # pairs of entries up to which it is used where no value is unique: it may look at each pair
 
 
 class Change(NamedTuple):
@@ -105,6 +106,8 @@ def _list_changes(left: Side, right: Side) -> Iterator[Change]:
         for i, i_end, j, j_end in _unmatched(a, b):
             paired = min(i_end - i, j_end - j)
             for k in range(paired):
+                if a[i + k] == b[j + k]:
+                    continue  # an equal pair that was not matched, for there were too many candidates
                 at_a, at_b = gap.a_start + i + k, gap.b_start + j + k
                 yield Change("change", at_a, at_b, left.decode(a[i + k]), right.decode(b[j + k]))
             for k in range(i + paired, i_end):
@@ -200,13 +203,12 @@ def _matches(
 def _inner_matches(
     a: Sequence[Key], b: Sequence[Key], i: int, i_end: int, j: int, j_end: int
 ) -> Iterator[tuple[int, int, int]]:
-    if i_end - i + j_end - j <= _SMALL:
-        for block in SequenceMatcher(None, a[i:i_end], b[j:j_end], autojunk=False).get_matching_blocks():
-            if block.size:
-                yield i + block.a, j + block.b, block.size
-        return
-    anchors = _anchors(a, b, i, i_end, j, j_end)
+    anchors = _anchors(a, b, i, i_end, j, j_end) if i_end - i + j_end - j > _SMALL else []
     if not anchors:
+        if (i_end - i) * (j_end - j) <= _QUADRATIC:
+            for block in SequenceMatcher(None, a[i:i_end], b[j:j_end], autojunk=False).get_matching_blocks():
+                if block.size:
+                    yield i + block.a, j + block.b, block.size
         return
     for at_a, at_b in anchors:
         if at_a < i or at_b < j:

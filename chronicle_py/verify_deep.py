@@ -89,9 +89,13 @@ class DeepCheck:
             self._states, self._touched = {}, {}
             return
         kept[0] -= 1
-        self._states, self._touched = dict(kept[1]), dict(kept[2])
+        self._states, self._touched = self._copy(kept[1]), dict(kept[2])
         if not kept[0]:
             del self._kept[record.parent, record.fork_seq]
+
+    def _copy(self, states: States) -> States:
+        """The states for another lineage to fold on from: a reducer may change them in place."""
+        return {number: self._table.by_number[number].kind.copy(state) for number, state in states.items()}
 
     def leave(self, lineage: int) -> None:
         if lineage == self._lineage:
@@ -109,7 +113,7 @@ class DeepCheck:
             self._advance(lineage, events[first:last])
             first = last
             if stop in places:
-                self._kept[lineage, stop] = [places[stop], dict(self._states), dict(self._touched)]
+                self._kept[lineage, stop] = [places[stop], self._copy(self._states), dict(self._touched)]
             if stop % BLOCK == 0:
                 self._compare(lineage, stop // BLOCK - 1)
 

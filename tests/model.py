@@ -147,7 +147,10 @@ _STEPS = {
 
 def patched(old: Any, changes: Iterable[Any]) -> Any:
     """The newer value, made of the older one and what `branch.diff` said; paths as tuples."""
-    own = {}
+    changes = list(changes)
+    if not changes:
+        return old
+    own: dict[tuple[bool, Any], Any] = {}
     inner: dict[Any, list[Any]] = {}
     for change in changes:
         path = change.path if isinstance(change.path, tuple) else (change.path,)

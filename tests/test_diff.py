@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chronicle_py import document
@@ -77,9 +77,7 @@ def applied(value: Any, changes: list[Change]) -> Any:
 
 scalars = st.none() | st.booleans() | st.integers(-2, 9) | st.floats(allow_nan=False) | st.text(max_size=2)
 keys = st.sampled_from("abcd") | st.text(max_size=2)
-large_objects = st.builds(
-    lambda n, by: {f"k{i}": i // by for i in range(n)}, st.integers(62, 67), st.integers(1, 9)
-)
+large_objects = st.builds(lambda n, by: {f"k{i}": i // by for i in range(n)}, st.integers(62, 67), st.integers(1, 9))
 large_arrays = st.builds(lambda n, by: [i // by for i in range(n)], st.integers(62, 67), st.integers(1, 9))
 large = large_objects | large_arrays
 values = st.recursive(
@@ -106,7 +104,6 @@ pairs = values.flatmap(lambda value: st.tuples(st.just(value), edited(value) | v
 
 class TestDocuments:
     @given(pairs, st.booleans())
-    @settings(max_examples=300, deadline=None)
     def test_the_changes_make_the_newer_document_of_the_older(self, pair: Any, reload: bool) -> None:
         a, b = map(document.of, pair)
         changes = diff_documents(a, b)
@@ -141,9 +138,7 @@ class TestDocuments:
     def test_changes_inside_items_of_a_large_array_are_found(self) -> None:
         a = {"rows": [{"id": i, "cells": [i]} for i in range(1000)]}
         b = {"rows": [{"id": i, "cells": [i, 0] if i == 500 else [i]} for i in range(1000)]}
-        assert diff_documents(document.of(a), document.of(b)) == [
-            Change("add", ("rows", 500, "cells", 1), None, 0)
-        ]
+        assert diff_documents(document.of(a), document.of(b)) == [Change("add", ("rows", 500, "cells", 1), None, 0)]
 
     def test_values_of_other_types_differ(self) -> None:
         a, b = [1, True, 0.0, None, b"x"], [1.0, 1, -0.0, {}, "x"]
@@ -225,7 +220,6 @@ class Events:
 
 class TestLogs:
     @given(st.lists(st.integers(0, 5), max_size=30).flatmap(lambda v: st.tuples(st.just(v), edited(v))))
-    @settings(max_examples=150, deadline=None)
     def test_the_changes_make_the_newer_log_of_the_older(self, pair: Any) -> None:
         before, after = pair[0], pair[1] if isinstance(pair[1], list) else [pair[1]]
         events = Events()
@@ -248,12 +242,7 @@ class TestLogs:
 
 
 class TestTrees:
-    @given(
-        st.dictionaries(keys, scalars | large, max_size=20).flatmap(
-            lambda v: st.tuples(st.just(v), edited(v))
-        )
-    )
-    @settings(max_examples=150, deadline=None)
+    @given(st.dictionaries(keys, scalars | large, max_size=20).flatmap(lambda v: st.tuples(st.just(v), edited(v))))
     def test_the_changes_make_the_newer_tree_of_the_older(self, pair: Any) -> None:
         before, after = pair[0], pair[1] if isinstance(pair[1], dict) else {}
         changes = diff_trees(Map(before), Map(after))
@@ -286,9 +275,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class TestCustomStates:
-    before = State(
-        1, List([Message("user", i) for i in range(300)]), Map({"a": 1, "b": 2}), {"1": ["x"], "20": ["y"]}
-    )
+    before = State(1, List([Message("user", i) for i in range(300)]), Map({"a": 1, "b": 2}), {"1": ["x"], "20": ["y"]})
 
     def test_structs_are_compared_by_their_fields(self) -> None:
         after = State(
@@ -312,18 +299,14 @@ class TestCustomStates:
             Change("change", ("last",), None, Message("bot", 1)),
         ]
         objects = Memory()
-        states = [
-            decode_state(encode_state(state, objects)[0], State, objects) for state in (self.before, after)
-        ]
+        states = [decode_state(encode_state(state, objects)[0], State, objects) for state in (self.before, after)]
         assert diff_custom(*states) == expected
 
     @pytest.mark.parametrize("state", [None, 0, [1, {"a": List([1])}], before, {1, 2}])
     def test_a_state_does_not_differ_from_itself(self, state: Any) -> None:
         assert diff_custom(state, state) == []
 
-    @pytest.mark.parametrize(
-        ("a", "b"), [(0, 1), (None, [1]), ({1, 2}, {1, 3}), (b"", ""), (before, Message("a", 1))]
-    )
+    @pytest.mark.parametrize(("a", "b"), [(0, 1), (None, [1]), ({1, 2}, {1, 3}), (b"", ""), (before, Message("a", 1))])
     def test_what_has_no_parts_is_one_change_of_the_whole(self, a: Any, b: Any) -> None:
         assert diff_custom(a, b) == [Change("change", (), a, b)]
 

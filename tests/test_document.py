@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chronicle_py import document
@@ -93,9 +93,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
     max_leaves=8,
 )
-shrinking = st.builds(
-    lambda at, n: {f"k{i}": None for i in range(at, at + n)}, st.integers(0, 66), st.integers(0, 6)
-)
+shrinking = st.builds(lambda at, n: {f"k{i}": None for i in range(at, at + n)}, st.integers(0, 66), st.integers(0, 6))
 patches = st.dictionaries(keys, values | shrinking, max_size=4) | shrinking | values
 steps = st.lists(
     st.tuples(st.just("set"), values)
@@ -130,10 +128,7 @@ class TestOperations:
         assert document.get(change(document.of(before), "patch", patch)) == after
 
     @given(values, steps, st.integers(0, 3))
-    @settings(max_examples=150, deadline=None)
-    def test_any_operations_equal_those_on_plain_values(
-        self, start: Any, todo: list[Any], reload: int
-    ) -> None:
+    def test_any_operations_equal_those_on_plain_values(self, start: Any, todo: list[Any], reload: int) -> None:
         model, state, objects = start, document.of(start), Memory()
         kept = []
         for turn, (kind, payload) in enumerate(todo):
@@ -202,14 +197,12 @@ class TestTotality:
         st.sampled_from(["state.set", "state.patch", "state.append", "state.edit", "note"]),
         st.binary(max_size=40),
     )
-    @settings(max_examples=400, deadline=None)
     def test_bytes_of_any_kind_never_raise(self, kind: str, raw: bytes) -> None:
         state = document.of({"a": [1], "b": {f"k{i}": i for i in range(70)}})
         after = document.apply(state, kind, raw)
         assert document.content(document.of(document.get(after))) == document.content(after)
 
     @given(patches, st.integers(0), st.binary(min_size=1, max_size=2))
-    @settings(max_examples=200, deadline=None)
     def test_damaged_payloads_never_raise(self, patch: Any, at: int, damage: bytes) -> None:
         raw = bytearray(encode_payload({"path": ["a"], "item": patch}))
         raw[at % len(raw) : at % len(raw) + len(damage)] = damage
@@ -258,6 +251,16 @@ class TestCanonicalForm:
         assert document.content(forward) == document.content(back)
         assert list(document.get(forward, ["o"])) == sorted(names, key=str.encode)
 
+    @pytest.mark.parametrize("outer", [1, 70])
+    def test_a_key_patched_into_a_small_object_takes_its_place(self, outer: int) -> None:
+        around = {f"o{i}": i for i in range(outer)}
+        grown = change(document.of({"in": {"b": 1, "d": 2}, **around}), "patch", {"in": {"c": {"y": 1}, "a": 0}})
+        grown = change(grown, "patch", {"in": {"c": {"x": 2}}})
+        made = document.of({"in": {"a": 0, "b": 1, "c": {"x": 2, "y": 1}, "d": 2}, **around})
+        assert list(document.get(grown, ["in"])) == ["a", "b", "c", "d"]
+        assert list(document.get(grown, ["in", "c"])) == ["x", "y"]
+        assert (document.content(grown), stored(grown)) == (document.content(made), stored(made))
+
     def test_different_documents_have_different_hashes(self) -> None:
         values: list[Any] = [1, 1.0, True, "1", b"1", None, [], {}, [[]], {"": None}]
         assert len({document.content(document.of(value)) for value in values}) == 10
@@ -265,11 +268,7 @@ class TestCanonicalForm:
     def test_saved_and_unsaved_states_have_one_hash(self) -> None:
         state, objects = document.of({"a": [{"n": i} for i in range(500)]}), Memory()
         root, saved = document.save(state, objects)
-        assert (
-            document.content(saved)
-            == document.content(document.load(root, objects))
-            == document.content(state)
-        )
+        assert document.content(saved) == document.content(document.load(root, objects)) == document.content(state)
 
     def test_any_other_value_comes_back(self) -> None:
         some = [
@@ -396,9 +395,7 @@ class TestChecks:
 
     def test_append_says_what_is_there(self) -> None:
         state = document.of({"a": {"b": 1}, "l": [1]})
-        with pytest.raises(
-            InvalidOperation, match=r"to document\['a'\]: there is an object of 1 keys, not an array"
-        ):
+        with pytest.raises(InvalidOperation, match=r"to document\['a'\]: there is an object of 1 keys, not an array"):
             document.check_append(state, ["a"], 1)
         with pytest.raises(PathKeyError, match=r"document\['l'\] is an array of 1 items without 4"):
             document.check_append(state, ["l", 4], 1)
@@ -428,7 +425,6 @@ class TestChecks:
         assert document.get(document.load(document.save(state, objects)[0], objects), path) == [0, 1]
 
     @given(values, patches)
-    @settings(max_examples=100, deadline=None)
     def test_what_is_accepted_applies(self, value: Any, patch: Any) -> None:
         document.check_set(value)
         document.check_patch(patch)
@@ -436,7 +432,6 @@ class TestChecks:
         assert bytes_of(document.get(after)) == bytes_of(merge_patch(value, patch))
 
     @given(st.binary(max_size=30))
-    @settings(max_examples=200, deadline=None)
     def test_checks_and_apply_agree(self, raw: bytes) -> None:
         try:
             value = decode_payload(raw)

@@ -133,6 +133,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.events: dict[str, Happened] = {}  # all that was ever kept
         self.stores = [self._open(), self._open()]
         self.turn = 0
+        self.failed = False
 
     def _open(self) -> Store:
         store = chronicle.open(self.folder / "store", durability="relaxed", clock=self.clock, entropy=self.entropy)
@@ -141,24 +142,27 @@ class EngineMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            for name in self.model.branches:
-                seq = len(self.model.branches[name])
-                for spec in self.slots.values():
-                    self._compare(self._branch(name), spec, seq, live=True)
-            for store in self.stores:
-                store.close()
-            with self._open() as store:
-                self._load_reducers(store)
-                report = store.verify(deep=True)
-                assert not report.problems
-                for name, history in self.model.branches.items():
-                    assert [e.id for e in store.branch(name).events()] == [e.id for e in history]
-                    for spec in self.slots.values():
-                        self._compare(store.branch(name), spec, len(history) // 2, live=False)
+            if not self.failed:
+                self._compare_all()
         finally:
             for store in self.stores:
                 store.close()
             shutil.rmtree(self.folder)
+
+    def _compare_all(self) -> None:
+        for name, history in self.model.branches.items():
+            for spec in self.slots.values():
+                self._compare(self._branch(name), spec, len(history), live=True)
+        for store in self.stores:
+            store.close()
+        with self._open() as store:
+            self._load_reducers(store)
+            report = store.verify(deep=True)
+            assert report.ok, report.problems
+            for name, history in self.model.branches.items():
+                assert [e.id for e in store.branch(name).events()] == [e.id for e in history]
+                for spec in self.slots.values():
+                    self._compare(store.branch(name), spec, len(history) // 2, live=False)
 
     # --- either store, a branch, a place on it ---
 
@@ -545,7 +549,12 @@ class EngineMachine(RuleBasedStateMachine):
     _READS = (read_one, read_one, read_all, walk, diff, diff, replay, compare_branches)
 
     def _step(self, data: st.DataObject, steps: tuple[Callable[[EngineMachine, st.DataObject], None], ...]) -> None:
-        data.draw(st.sampled_from(steps), "step")(self, data)
+        step = data.draw(st.sampled_from(steps), "step")
+        try:
+            step(self, data)
+        except BaseException:
+            self.failed = True
+            raise
 
     @rule(data=st.data(), turn=st.integers(0, 1))
     def write(self, data: st.DataObject, turn: int) -> None:

@@ -148,7 +148,15 @@ def test_a_column_without_content_is_empty_after_a_cut() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"L\x90", b"I", b"I\x90", b"I\xc1", b"I" + Row.of([child(1)]).pack()[:-3], b"I\x95\x91\x01\xc4\x00\x90\x90\x90"],
+    [
+        b"",
+        b"L\x90",
+        b"I",
+        b"I\x90",
+        b"I\xc1",
+        b"I" + Row.of([child(1)]).pack()[:-3],
+        b"I\x95\x91\x01\xc4\x00\x90\x90\x90",
+    ],
 )
 def test_a_damaged_row_is_named_as_such(data: bytes) -> None:
     with pytest.raises(CorruptStore):
@@ -169,7 +177,8 @@ def test_an_edit_reads_and_writes_few_nodes() -> None:
     entries = List([f"message {n} " + "x" * 150 for n in range(20_000)]).save(objects)
     stored = len(objects.data)
     objects.forget()
-    edited = List.decode(entries.encode(), objects).set(9_000, "other")
+    decoded: List[Any] = List.decode(entries.encode(), objects)
+    edited = decoded.set(9_000, "other")
     assert objects.loads <= 8
     edited.save(objects)
     assert len(objects.data) - stored <= 8
@@ -189,7 +198,8 @@ def test_an_append_writes_only_what_it_finished() -> None:
 
 def test_what_an_aborted_save_wrote_can_be_saved_again() -> None:
     lost, kept = Memory(), Memory()
-    entries = List(range(5_000)).append("x" * 5000).append({"nested": List(range(3_000))})
+    numbers: List[Any] = List(range(5_000))
+    entries = numbers.append("x" * 5000).append({"nested": List(range(3_000))})
     entries.save(lost)
     again = entries.save(kept)
     kept.forget()
@@ -215,7 +225,10 @@ def test_a_missing_node_is_named() -> None:
         List.decode(root, objects)[0]
 
 
-@pytest.mark.parametrize("data", [b"", b"\x90", b"\xc1", b"\x94\x91\x00\x90\x91\x90\x91\x90", b"\x94\x92\x00\x01\x91\x01\x91\x90\x90"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x90", b"\xc1", b"\x94\x91\x00\x90\x91\x90\x91\x90", b"\x94\x92\x00\x01\x91\x01\x91\x90\x90"],
+)
 def test_a_damaged_root_is_named_as_such(data: bytes) -> None:
     with pytest.raises(CorruptStore):
         List.decode(data, None)

@@ -1,8 +1,8 @@
 """Content blocks, with the field names of Anthropic's messages. Pure.
 
-`parse` turns what a caller gives (a str, blocks, plain dicts) into a list of blocks; `plain` turns blocks into the dicts
-that are stored and sent. A block of an unknown kind, or a known one that does not decode, is kept verbatim; so are
-fields of a known block that are not named here (`extra`).
+`parse` turns what a caller gives (a str, blocks, plain dicts) into a list of blocks; `plain` turns blocks into the
+dicts that are stored and sent. A block of an unknown kind, or a known one that does not decode, is kept verbatim; so
+are fields of a known block that are not named here (`extra`).
 """
 
 from __future__ import annotations
@@ -57,62 +57,94 @@ class Unknown(msgspec.Struct, frozen=True):
 
 Block = Text | Thinking | ToolUse | ToolResult | Media | Unknown
 MEDIA_KINDS = ("image", "document", "audio", "video")
-_KINDS: dict[str, type[Any]] = {"text": Text, "thinking": Thinking, "tool_use": ToolUse, "tool_result": ToolResult}
 
 
 def parse(content: object) -> list[Block]:
-    """The blocks of a message's content: a str, a block, or an iterable of blocks and plain dicts."""
+    """The blocks of a message's content: a str, a block, or an iterable of blocks and plain dicts.
+
+    InvalidOperation for anything else. 0.3 µs a text block.
+    """
     if isinstance(content, str):
         return [Text(content)]
-    if isinstance(content, Block):
-        return [content]
-    if isinstance(content, Mapping) or not isinstance(content, Iterable):
-        content = [content]
+    if isinstance(content, Mapping | Block):
+        return [_parse_one(content)]
+    if not isinstance(content, Iterable) or isinstance(content, bytes | bytearray | memoryview):
+        raise _no_content(content)
     return [_parse_one(part) for part in content]
 
 
+def _no_content(part: object) -> InvalidOperation:
+    return InvalidOperation(
+        f"a message's content is a str, or a list of content blocks or dicts with a 'type', not {part!r:.80}"
+    )
+
+
 def _parse_one(part: object) -> Block:
+    if type(part) is dict or isinstance(part, Mapping):
+        return _parse_mapping(part)
     if isinstance(part, Block):
-        return part
+        return _checked(part)
     if isinstance(part, str):
         return Text(part)
-    if not isinstance(part, Mapping):
-        raise InvalidOperation(
-            f"a message's content is a str, or a list of content blocks or dicts with a 'type', not {part!r:.80}"
-        )
-    data = dict(part)
-    kind = data.get("type")
-    if kind in MEDIA_KINDS and isinstance(data.get("source"), Mapping):
-        rest = {k: v for k, v in data.items() if k not in ("type", "source")}
-        return Media(str(kind), dict(data["source"]), rest)
-    known = _KINDS.get(kind) if isinstance(kind, str) else None
-    if known is None:
-        return Unknown(data)
-    names = [f for f in known.__struct_fields__ if f != "extra"]
-    fields = {name: data[name] for name in names if name in data}
-    extra = {k: v for k, v in data.items() if k not in fields and k != "type"}
+    raise _no_content(part)
+
+
+def _checked(block: Block) -> Block:
+    """A block that a caller made, whose fields nobody has looked at yet."""
     try:
-        block: Block = msgspec.convert({**fields, "type": kind, "extra": extra}, known)
-    except msgspec.ValidationError:
-        return Unknown(data)
-    if isinstance(block, ToolResult) and not isinstance(block.content, str):
-        return msgspec.structs.replace(block, content=parse(block.content))
+        same = isinstance(block, Unknown) or type(_parse_mapping(plain(block))) is type(block)
+        held = block.data if isinstance(block, Unknown) else block.extra
+    except (TypeError, ValueError, AttributeError):
+        same, held = False, None
+    if not same or not isinstance(held, dict):
+        raise _no_content(block)
     return block
+
+
+def _parse_mapping(part: Mapping[Any, Any]) -> Block:
+    kind = part.get("type")
+    if kind == "text":
+        text = part.get("text")
+        if type(text) is str:
+            return Text(text) if len(part) == 2 else Text(text, _others(part, ("type", "text")))
+    elif kind == "tool_use":
+        id, name = part.get("id"), part.get("name")
+        if type(id) is str and type(name) is str and "input" in part:
+            return ToolUse(id, name, part["input"], _others(part, ("type", "id", "name", "input")))
+    elif kind == "tool_result":
+        id, content, error = part.get("tool_use_id"), part.get("content"), part.get("is_error")
+        if type(id) is str and (error is None or type(error) is bool):
+            extra = _others(part, ("type", "tool_use_id", "content", "is_error"))
+            if content is None or type(content) is str:
+                return ToolResult(id, content or "", bool(error), extra)
+            if isinstance(content, list | tuple | Block):
+                return ToolResult(id, parse(content), bool(error), extra)
+    elif kind == "thinking":
+        thinking, signature = part.get("thinking"), part.get("signature")
+        if type(thinking) is str and (signature is None or type(signature) is str):
+            return Thinking(thinking, signature, _others(part, ("type", "thinking", "signature")))
+    elif kind in MEDIA_KINDS and isinstance(part.get("source"), Mapping):
+        return Media(str(kind), dict(part["source"]), _others(part, ("type", "source")))
+    return Unknown(dict(part))
+
+
+def _others(part: Mapping[Any, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if key not in known}
 
 
 def plain(block: Block) -> dict[str, Any]:
     """The block as a plain dict, in Anthropic's form."""
-    if isinstance(block, Unknown):
-        return dict(block.data)
-    if isinstance(block, Media):
-        return {"type": block.kind, "source": dict(block.source), **block.extra}
     if isinstance(block, Text):
         return {"type": "text", "text": block.text, **block.extra}
+    if isinstance(block, ToolUse):
+        return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input, **block.extra}
+    if isinstance(block, ToolResult):
+        content = block.content if isinstance(block.content, str) else [plain(part) for part in block.content]
+        error = {"is_error": True} if block.is_error else {}
+        return {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": content, **error, **block.extra}
     if isinstance(block, Thinking):
         signed = {} if block.signature is None else {"signature": block.signature}
         return {"type": "thinking", "thinking": block.thinking, **signed, **block.extra}
-    if isinstance(block, ToolUse):
-        return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input, **block.extra}
-    content = block.content if isinstance(block.content, str) else [plain(part) for part in block.content]
-    error = {"is_error": True} if block.is_error else {}
-    return {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": content, **error, **block.extra}
+    if isinstance(block, Media):
+        return {"type": block.kind, "source": dict(block.source), **block.extra}
+    return dict(block.data)

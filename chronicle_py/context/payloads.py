@@ -29,7 +29,7 @@ class Call(msgspec.Struct, frozen=True):
     name: str
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a fold needs to know of a message's content."""
 
     participant: str

@@ -1,4 +1,4 @@
-"""Exchange: stores and conversations as files. Exports as JSON Lines, and imports of those and of other programs' forms.
+"""Exchange: stores and conversations as files. Exports as JSON Lines; imports of those, and of other programs' forms.
 
     from chronicle_py import exchange
 

@@ -31,7 +31,7 @@ _OBJECTS = 8  # read at once; each may be large
 def export_lines(
     store: Store, branches: Sequence[str] | None = None, progress: Progress | None = None
 ) -> Iterator[bytes]:
-    """The lines of an export, each with its line end; of all branches, or of those named (NotFound where there is none).
+    """The lines of an export, each with its line end: of all branches, or of those named; NotFound for a name of none.
 
     `progress(done, total)` counts events. Costs about 5 µs an event, and memory for one batch of them.
     """

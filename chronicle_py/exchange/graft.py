@@ -1,8 +1,8 @@
 """Grafting: writing events that were made elsewhere, ids and all, into a running transaction.
 
-Theory of operation. An event keeps its id, parent and sequence, so its place is given: after its parent. Where the store
-has it already, that position is used again. Else it is appended to a lineage that this graft opened and whose end is
-its parent, or opens a child lineage at its parent's position. Lineages that were there before are never appended to:
+Theory of operation. An event keeps its id, parent and sequence, so its place is given: after its parent. Where the
+store has it already, that position is used again. Else it is appended to a lineage that this graft opened and whose end
+is its parent, or opens a child lineage at its parent's position. Lineages that were there before are never appended to:
 they may belong to a branch. Blocks are closed as for any append.
 
 Branches are set when the events are in. One that is new, empty, or behind the imported head moves there, with a reflog
@@ -87,17 +87,15 @@ class Graft:
                 if self._continues(Head(now.lineage, now.seq, now.key), Ref(*head, False, 0, None, 0)):
                     return "behind"
                 raise Conflict(
-                    f"branch {name!r} is at {now.key.hex()[:12]} (sequence {now.seq}) here and at {head.key.hex()[:12]} "
-                    f"(sequence {head.seq}) in the file, and neither continues the other. Nothing was imported; bring "
-                    "the file's branches in under names of their own, as with --prefix imported/"
+                    f"branch {name!r} is at {now.key.hex()[:12]} (sequence {now.seq}) here and at "
+                    f"{head.key.hex()[:12]} (sequence {head.seq}) in the file, and neither continues the other. "
+                    "Nothing was imported; give the file's branches names of their own, as with --prefix imported/"
                 )
         owned = self._ends.get(head.lineage) == head.seq
         if owned:
             del self._ends[head.lineage]  # only this branch appends to it from now on
-        from_here = now if now is not None else wanted
-        after = Ref(
-            *head, owned, from_here.created, from_here.parent, from_here.fork_seq, from_here.description
-        )  # fmt: skip
+        kept = now if now is not None and (now.seq or now.parent) else wanted  # an unused main is as good as new
+        after = Ref(*head, owned, kept.created, kept.parent, kept.fork_seq, kept.description)
         tx.move("import", name, now, after, self._engine.clock())
         self._tell(name, head)
         return "new" if now is None else "moved"

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, BinaryIO, Final
 
-from chronicle_py.errors import InvalidOperation, NotFound, StateExists
-from chronicle_py.errors import ChronicleError
+from chronicle_py.errors import ChronicleError, InvalidOperation, NotFound, StateExists
 from chronicle_py.event import encode_payload
 from chronicle_py.exchange.faults import Fault, Imported, MalformedFile
 from chronicle_py.exchange.messages import Conversation, read_conversation
@@ -107,8 +106,8 @@ def _conversation(name: str, data: bytes) -> Conversation:
     found = read_conversation(document)
     if found is None:
         raise InvalidOperation(
-            f"{name} is of no form that is read here: an export of chronicle, a JSON list of chat messages (or an object "
-            'with "messages"), or a SWE-agent trajectory (an object with "history")'
+            f"{name} is of no form that is read here: an export of chronicle, a JSON list of chat messages (or an "
+            'object with "messages"), or a SWE-agent trajectory (an object with "history")'
         )
     return found
 

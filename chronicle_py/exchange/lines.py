@@ -13,7 +13,7 @@ to the same bytes.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from chronicle_py.errors import ChronicleError, FormatVersion
 from chronicle_py.event import Event, build_event, payload_blobs
 from chronicle_py.exchange.json_form import faithful, from_json
 from chronicle_py.names import check_name, check_slot
+from chronicle_py.objects import pack_blob
 from chronicle_py.records import Ref, SlotRecord
 
 FORMAT: Final = 1
@@ -35,12 +36,12 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="record")
     pass
 
 
-class Header(_Line, tag="chronicle-export"):
+class Header(_Line, frozen=True, tag="chronicle-export"):
     format: int
     store: str  # the id of the store it came from, hex
 
 
-class SlotLine(_Line, tag="slot"):
+class SlotLine(_Line, frozen=True, tag="slot"):
     id: str
     kind: str
     reducer: str = ""
@@ -52,13 +53,13 @@ class SlotLine(_Line, tag="slot"):
     bytes: str | None = None  # of the initial value, base64
 
 
-class BlobLine(_Line, tag="blob"):
+class BlobLine(_Line, frozen=True, tag="blob"):
     id: str
     media_type: str
     data: str  # base64
 
 
-class EventLine(_Line, tag="event"):
+class EventLine(_Line, frozen=True, tag="event"):
     id: str
     seq: int
     type: str
@@ -73,7 +74,7 @@ class EventLine(_Line, tag="event"):
     bytes: str | None = None  # of the payload, base64
 
 
-class BranchLine(_Line, tag="branch"):
+class BranchLine(_Line, frozen=True, tag="branch"):
     name: str
     head: str | None
     seq: int
@@ -83,7 +84,7 @@ class BranchLine(_Line, tag="branch"):
     description: str = ""
 
 
-class End(_Line, tag="end"):
+class End(_Line, frozen=True, tag="end"):
     slots: int
     blobs: int
     events: int
@@ -109,7 +110,7 @@ def decode(text: bytes) -> Line:
 def check_format(header: Header) -> None:
     if header.format != FORMAT:
         raise FormatVersion(
-            f"this export is of format {header.format} and this version of chronicle-py reads format {FORMAT}. Upgrade it"
+            f"this export is of format {header.format} and this version of chronicle-py reads {FORMAT}; upgrade it"
         )
 
 
@@ -219,8 +220,6 @@ def read_event(line: EventLine) -> ReadEvent:
 
 def read_blob(line: BlobLine) -> tuple[bytes, bytes]:
     """(id, stored bytes) of a blob line; BadLine unless the id is that of its contents."""
-    from chronicle_py.objects import pack_blob
-
     try:
         key, stored = pack_blob(_base64(line.data, f"blob {line.id[:12]}"), line.media_type)
     except ChronicleError as error:

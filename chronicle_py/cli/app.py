@@ -1,0 +1,158 @@
+"""The app, and how every command ends.
+
+Exit codes: 0 done; 1 it could not be done, or was found wrong; 2 the command line makes no sense; 130 interrupted; 141
+the reader of the output went away. What went wrong is one line on stderr, never a traceback (CHRONICLE_TRACEBACK=1
+shows it, for whoever mends the command).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from chronicle_py.errors import ChronicleError
+
+UsageError: Any = typer.BadParameter.__mro__[1]  # typer keeps these two to itself, or takes them from click
+ClickException: Any = UsageError.__mro__[1]
+
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+SECTIONS: Final = ("Looking", "Writing", "Branches", "State", "Exchange", "The store")
+
+
+class _Ended(Exception):
+    """The user or the reader of the output ended the command. Hides that from typer, which has ways of its own."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Failure(Exception):
+    """A command did what it was asked, and the answer is bad news: one line and exit 1."""
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _end(code: int, name: str, message: str) -> NoReturn:
+    try:
+        sys.stdout.flush()
+        if message:
+            print(f"{name}: {one_line(message)}", file=sys.stderr)
+            sys.stderr.flush()
+    except OSError:
+        _swallow_output()
+    sys.exit(code)
+
+
+def _swallow_output() -> None:
+    """Lets the interpreter end without another error about the closed pipe."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Group(TyperGroup):
+    """The app as a group of commands that lists them by section, and turns whatever is raised into an exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        name = str(extra.get("prog_name") or "chronicle")
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+            sys.stdout.flush()
+        except ClickException as error:
+            ctx = getattr(error, "ctx", None)
+            name = ctx.command_path if ctx is not None else name
+            message = str(error.format_message()).rstrip(".")
+            _end(error.exit_code, name, f"{message}. See `{name} --help`")
+        except _Ended as error:
+            if error.code == PIPE_CLOSED:
+                _swallow_output()
+            _end(error.code, name, str(error))
+        except (KeyboardInterrupt, typer.Abort):
+            _end(INTERRUPTED, name, "interrupted")
+        except BrokenPipeError:
+            _swallow_output()
+            sys.exit(PIPE_CLOSED)
+        except (ChronicleError, Failure) as error:
+            self._show(error)
+            _end(FAILED, name, str(error))
+        except OSError as error:
+            self._show(error)
+            where = f"{error.filename}: " if error.filename else ""
+            _end(FAILED, name, f"{where}{error.strerror or error}")
+        except Exception as error:
+            self._show(error)
+            _end(FAILED, name, f"unexpected {type(error).__name__}: {error}. Please report it (CHRONICLE_TRACEBACK=1)")
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Ended(INTERRUPTED, "interrupted") from None
+        except BrokenPipeError:
+            raise _Ended(PIPE_CLOSED, "") from None
+
+    @staticmethod
+    def _show(error: BaseException) -> None:
+        if os.environ.get("CHRONICLE_TRACEBACK"):
+            raise error
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in SECTIONS}
+        width = formatter.width - 6 - max(map(len, self.commands))
+        for name, command in self.commands.items():
+            section = str(getattr(command, "rich_help_panel", "Commands"))
+            sections.setdefault(section, []).append((name, command.get_short_help_str(width)))
+        for title, rows in sections.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+app = typer.Typer(
+    cls=Group,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def chronicle(
+    ctx: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and end."),
+) -> None:
+    """A branchable store for conversations and agents: every change is an event, every state a fold of events.
+
+    \b
+    chronicle import run.traj            a conversation into ./chronicle.store
+    chronicle log                        its events, newest first
+    chronicle fork other --at 6          another branch that shares events 1 to 6
+    chronicle append -b other --slot messages '{"role": "user", "content": "Why?"}'
+    chronicle log --all                  both branches as a graph
+    chronicle state messages --at 6      a slot as it was at event 6
+    chronicle diff messages main other   what differs between the branches
+
+    The store is ./chronicle.store, or what --store or the variable CHRONICLE_STORE names: a file, or a folder. A PLACE
+    is a sequence (12) or an event's id, of which the first 6 digits or more suffice (3f9a2c).
+    """
+    if version:
+        from chronicle_py import __version__
+
+        typer.echo(f"chronicle {__version__}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
