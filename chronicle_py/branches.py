@@ -53,7 +53,7 @@ def read_ref(reader: Reader, name: str) -> Ref:
     record = reader.get(REFS, key)
     if record is None:
         raise NotFound(f"there is no branch {name!r}; store.branches() lists those there are")
-    return records.decode_ref(key, record, f"branch {name!r}")
+    return records.decode_ref(key, record, "a branch")
 
 
 def list_branches(engine: Engine) -> list[BranchInfo]:

@@ -24,6 +24,7 @@ A directory also says which types and slots the block's events have, so that a s
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -108,6 +109,7 @@ class Checkpoints:
         self.forget()
 
     def forget(self) -> None:
+        self._lock = threading.Lock()  # around the changes of what is remembered; a new one, for a forked child
         self._boundaries: dict[tuple[int, int], Boundary] = {}
         self._states: dict[tuple[int, int, bytes], tuple[int, Any, int]] = {}
         self._state_bytes = 0
@@ -128,16 +130,19 @@ class Checkpoints:
         if found is None:
             key = pack_position(lineage, block)
             record = reader.get(BLOCKS, key)
-            what = f"the directory of block {block} on lineage {lineage}"
             if record is None:
-                raise CorruptStore(f"{what} is missing. `chronicle verify` lists the damage")
-            found = self._remember(Boundary(lineage, block, decode_directory(key, record, what), {}))
+                raise CorruptStore(
+                    f"the directory of block {block} on lineage {lineage} is missing. `chronicle verify` lists the damage"
+                )
+            directory = decode_directory(key, record, "the directory of a block")
+            found = self._remember(Boundary(lineage, block, directory, {}))
         return found
 
     def _remember(self, boundary: Boundary) -> Boundary:
-        if len(self._boundaries) >= _BOUNDARIES:
-            self._boundaries.pop(next(iter(self._boundaries)), None)
-        self._boundaries[boundary.lineage, boundary.block] = boundary
+        with self._lock:
+            if len(self._boundaries) >= _BOUNDARIES:
+                self._boundaries.pop(next(iter(self._boundaries)), None)
+            self._boundaries[boundary.lineage, boundary.block] = boundary
         return boundary
 
     def _place(self, boundary: Boundary | None, slot: Slot) -> Place:
@@ -222,17 +227,16 @@ class Checkpoints:
 
     def _keep(self, lineage: int, seq: int, slot: Slot, state: Any, folded: int) -> None:
         key = (lineage, slot.number, slot.kind.identity)
-        found = self._states.pop(key, None)
-        if found is not None:
-            if found[0] > seq:
-                self._states[key] = found
-                return
-            self._state_bytes -= found[2]
         size = 2048 + self._sizes.get(slot.number, 0) + 256 * folded
-        while self._states and self._state_bytes + size > _STATE_BYTES:
-            self._state_bytes -= self._states.pop(next(iter(self._states)))[2]
-        self._states[key] = (seq, state, size)
-        self._state_bytes += size
+        with self._lock:
+            found = self._states.get(key)
+            if found is not None and found[0] > seq:
+                return
+            self._states.pop(key, None)
+            self._state_bytes += size - (found[2] if found is not None else 0)
+            self._states[key] = (seq, state, size)
+            while len(self._states) > 1 and self._state_bytes > _STATE_BYTES:
+                self._state_bytes -= self._states.pop(next(iter(self._states)))[2]
 
     def fold(self, reader: Reader, lineage: int, start: int, stop: int, slot: Slot, state: Any) -> Any:
         """Folds the events start…stop of a chain that concern the slot."""
@@ -291,22 +295,26 @@ class Checkpoints:
         record = reader.get(BLOCKS, key)
         if record is None:
             return True
-        summary = _decode_summary(records.unseal(key, record, f"the directory of block {block} on lineage {owner}"))
+        summary = _decode_summary(records.unseal(key, record, "the directory of a block"))
         return summary.types is None or wanted(summary)
 
     # --- writing ---
 
-    def close_block(self, tx: Transaction, lineage: int, seq: int) -> None:
-        """Writes the directory of the block that the event at `seq` has completed."""
-        tx.flush_events()
+    def close_block(self, tx: Transaction, lineage: int, seq: int, run: list[Event] | None = None) -> None:
+        """Writes the directory of the block that the event at `seq` has completed. `run`: the newest events of the
+        lineage, as far as they are at hand."""
         engine, reader = self._engine, tx.writer
         table = engine.slots.table(reader)
         previous = seq - BLOCK
         before = self.boundary(reader, lineage, previous)
-        pieces = [
-            (number, engine.log.events(reader, number, first, last))
-            for number, first, last in engine.lineages.segments(reader, lineage, previous + 1, seq)
-        ]
+        if run is not None and len(run) == BLOCK:
+            pieces = [(lineage, run)]
+        else:
+            tx.flush_events()
+            pieces = [
+                (number, engine.log.events(reader, number, first, last))
+                for number, first, last in engine.lineages.segments(reader, lineage, previous + 1, seq)
+            ]
         types, loose, carried = contents(pieces)
         here: dict[int, tuple[bytes, msgspec.Raw]] = {}
         there = dict(before.directory.there) if before is not None else {}
@@ -363,8 +371,9 @@ class Checkpoints:
         if self._engine.readonly or folded * _AMORTISE < self._sizes.get(slot.number, 0) * BLOCK:
             return
         owner, _ = self._engine.lineages.owner(reader, lineage, base)
-        if len(self._behind) >= BLOCK:
-            self._behind.pop(next(iter(self._behind)))
+        with self._lock:
+            if len(self._behind) >= BLOCK:
+                self._behind.pop(next(iter(self._behind)))
         self._behind[owner, base // BLOCK - 1, slot.number] = (slot.kind.identity, slot.kind.copy(state))
 
     def write_behind(self, tx: Transaction) -> None:

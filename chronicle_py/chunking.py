@@ -40,7 +40,7 @@ _CHILD_THRESHOLD = 15  # of 256: 8 children and 16 more on average
 
 
 def entry_cuts(items: Sequence[bytes], spread: int) -> list[int]:
-    """Ends of the finished chunks of list entries, in order; O(n). `spread`: bytes past the 8th, on average."""
+    """Ends of the finished chunks of list entries; O(n). `spread`: bytes past the 8th entry, on average."""
     per_byte = 2**32 // spread
     ends: list[int] = []
     start = 0
@@ -72,7 +72,12 @@ def _candidates(items: Sequence[bytes], sizes: list[int], per_byte: int) -> list
     most = max(sizes, default=0) * per_byte + _LEAST
     windows = zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, strict=False)
     likely = [end for end, after, before in windows if after - before & _MASK < most]
-    return [end for end in likely if sums[end] - sums[end - WINDOW] & _MASK < sizes[end - 1] * per_byte + _LEAST]
+    limits = [sizes[end - 1] * per_byte + _LEAST for end in likely]
+    return [
+        end
+        for end, limit in zip(likely, limits, strict=True)
+        if sums[end] - sums[end - WINDOW] & _MASK < limit
+    ]
 
 
 def _cut_full(volume: list[int], start: int, end: int, base: int, ends: list[int]) -> int:

@@ -39,7 +39,7 @@ S = TypeVar("S")
 
 
 def encode_state(value: S, objects: Objects) -> tuple[bytes, S]:
-    """Store the collections in a state; its bytes, and an equal state whose collections are read from `objects`.
+    """Store the collections in a state: its bytes, and an equal state that reads them from `objects`.
 
     Raises `InvalidOperation` where a value cannot be encoded.
     """
@@ -48,14 +48,14 @@ def encode_state(value: S, objects: Objects) -> tuple[bytes, S]:
         return _encode_sorted(saved), saved
     except Unsaved:
         raise InvalidOperation(
-            "a state holds a collection inside an object other than a Struct, dict, list or tuple: it is not saved there"
+            "a state holds a collection inside an object other than Struct, dict, list or tuple: move it"
         ) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidOperation(f"a state cannot be encoded: {error}") from None
 
 
 def decode_state(data: bytes, type: Any, objects: Objects | None) -> Any:
-    """The state of those bytes, as `type`; raises `CorruptStore`, `InvalidOperation` where it does not fit."""
+    """The state of those bytes, as `type`; raises `CorruptStore`, or `InvalidOperation` if it is another."""
     return value_decoder(type, objects)(data)
 
 

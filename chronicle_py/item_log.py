@@ -30,7 +30,7 @@ __all__ = ["Fetch", "ItemLog", "Ref"]
 Fetch = Callable[[Sequence[Ref]], list[bytes]]
 _Entry = tuple[int, int, int, int, int, bytes | None]  # a Ref and the item, where it is known
 
-_SPREAD = 12000  # leaves of about 10 KB of items: hashed as fast as half of it, and only a few bytes are stored
+_SPREAD = 12000  # leaves of some 10 KB of items: hashed as fast as half of it, and few bytes are stored
 _INLINE = 200  # bytes of packed runs up to which a leaf stands inside its parent
 _TAIL_ENTRIES = 1024
 _TAIL_BYTES = 262_144
@@ -262,7 +262,7 @@ class ItemLog:
     # Changing
 
     def append(self, lineage: int, seq: int, item: bytes | None = None) -> "ItemLog":
-        """With one more item, an event's payload; copies nothing. `item`: its bytes, where they are at hand."""
+        """With one more item, an event's payload; copies nothing. `item`: its bytes, if they are at hand."""
         entry = (lineage, seq, -1, 0, 0, item)
         spine, tail, n = self._state
         if len(tail) != n:
@@ -279,7 +279,7 @@ class ItemLog:
     def extend_run(
         self, lineage: int, seq: int, items: list[bytes] | None, count: int | None = None
     ) -> "ItemLog":
-        """With the payloads of consecutive events from `seq` on: their bytes, or None and how many they are."""
+        """With the payloads of consecutive events from `seq` on: their bytes, or None and how many."""
         if items is None:
             return self.extend([Ref(lineage, seq + k) for k in range(count or 0)])
         if len(items) < _BULK:
@@ -347,7 +347,7 @@ class ItemLog:
     # Content and storage
 
     def settled(self) -> LogSpine:
-        """The spine of all entries: the tail is cut into it, in this version alone. The content stays the same."""
+        """The spine of all items: the tail is cut into it, in this version alone."""
         spine, tail, n = self._state
         if n:
             entries = tail[:n]
@@ -371,7 +371,7 @@ class ItemLog:
         return self.content.hex()
 
     def save(self, objects: Objects) -> "ItemLog":
-        """Store what is not stored yet; an equal log that reads it from `objects`. This one stays as it is."""
+        """Store what is not stored yet: an equal log that reads it from `objects`. This one stays."""
         return ItemLog._of(self.settled().save(objects), [], 0)
 
     def encode(self) -> bytes:

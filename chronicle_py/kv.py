@@ -38,6 +38,11 @@ class Reader(Protocol):
     @property
     def version(self) -> int: ...
 
+    @property
+    def snapshot(self) -> tuple[int, int] | None:
+        """Equal for equal snapshots of committed data, over all generations; None inside a write transaction."""
+        ...
+
     def get(self, space: int, key: bytes) -> bytes | None: ...
 
     def take(self, space: int, start: bytes, count: int, reverse: bool = False) -> list[bytes]:

@@ -38,7 +38,7 @@ class Lineages:
             record = reader.get(LINEAGES, key)
             if record is None:
                 raise CorruptStore(f"lineage {number} is missing. `chronicle verify` lists the damage")
-            found = decode_lineage(key, record, f"lineage {number}")
+            found = decode_lineage(key, record, "a lineage")
             if len(self._known) > _REMEMBERED:
                 self.forget()
             self._known[number] = found

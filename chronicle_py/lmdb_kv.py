@@ -69,7 +69,10 @@ def _refuse(error: Exception, doing: str, path: str) -> NoReturn:
     if "Input/output error" in text:  # LMDB's word for a write of which the disk took only a part
         raise StoreFull(f"{doing} {path}: {text}. The disk is full or fails; nothing of this write was kept") from error
     if isinstance(error, lmdb.ReadonlyError) or "Permission denied" in text or "Read-only file system" in text:
-        raise ReadOnly(f"{doing} {path}: {text}. Open it where it may be written, or with readonly=True") from error
+        raise ReadOnly(
+            f"{doing} {path}: {text}. Readers too write the lock file beside it (readonly=True needs none on a read-only "
+            "file system): give this user the right to, or open a copy"
+        ) from error
     if isinstance(error, lmdb.ReadersFullError):
         raise InvalidOperation(f"{doing} {path}: {MAX_READERS} readers are at work on it at once; close some") from error
     if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.PanicError | lmdb.InvalidError):
@@ -84,13 +87,14 @@ def _refuse(error: Exception, doing: str, path: str) -> NoReturn:
 class LmdbReader:
     """A snapshot of the file."""
 
-    __slots__ = ("_dbs", "_path", "_txn", "version")
+    __slots__ = ("_dbs", "_path", "_txn", "snapshot", "version")
 
-    def __init__(self, txn: lmdb.Transaction, dbs: list[Any], path: str) -> None:
+    def __init__(self, txn: lmdb.Transaction, dbs: list[Any], path: str, generation: int = -1) -> None:
         self._txn = txn
         self._dbs = dbs
         self._path = path
         self.version: int = txn.id()
+        self.snapshot = (generation, self.version) if generation >= 0 else None
 
     def __enter__(self) -> Self:
         return self
@@ -202,6 +206,8 @@ class LmdbFile:
         self._opening = threading.Lock()
         self._forked = False
         self._looked = 0.0
+        self._folder = os.path.dirname(path)
+        self._folder_time = 0
         self._open()
 
     # --- opening ---
@@ -252,15 +258,16 @@ class LmdbFile:
         )
 
     def _open_spaces(self, env: lmdb.Environment) -> list[Any]:
-        with env.begin() as txn:
-            entries = int(txn.stat()["entries"])
         try:
-            if entries:
-                return [env.open_db(name.encode(), create=False) for name in SPACE_NAMES]
+            with env.begin() as txn:
+                new = not txn.stat()["entries"]
             if self.readonly:
-                raise InvalidOperation(f"opening {self.path}: the file holds no store; open it without readonly=True")
+                if new:
+                    raise InvalidOperation(f"opening {self.path}: the file holds no store; open it without readonly=True")
+                return [env.open_db(name.encode(), create=False) for name in SPACE_NAMES]
+            # py-lmdb keeps handles of write transactions only, so that this waits for whoever is writing.
             with env.begin(write=True) as txn:
-                return [env.open_db(name.encode(), txn=txn) for name in SPACE_NAMES]
+                return [env.open_db(name.encode(), txn=txn, create=new) for name in SPACE_NAMES]
         except lmdb.NotFoundError:
             raise InvalidOperation(
                 f"opening {self.path}: this LMDB file belongs to another program, not to chronicle. Choose another path"
@@ -299,6 +306,18 @@ class LmdbFile:
         if found != self.identity:
             self.reopen()
 
+    def _folder_changed(self) -> bool:
+        """Whether a name in the file's folder may have changed. A look at the file itself before each durable commit
+        would make that commit a fifth slower: its inode's times are then written along."""
+        try:
+            changed = os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return True
+        if changed == self._folder_time:
+            return False
+        self._folder_time = changed
+        return True
+
     # --- transactions ---
 
     def read(self) -> LmdbReader:
@@ -318,14 +337,15 @@ class LmdbFile:
             _refuse(error, "reading", self.path)
 
     def _reader(self) -> LmdbReader:
+        generation = self.generation  # before the rest: a number that is too old only makes others look again
         env, dbs = self._env, self._dbs  # of one opening, whatever other threads do
-        return LmdbReader(env.begin(), dbs, self.path)
+        return LmdbReader(env.begin(), dbs, self.path, generation)
 
     def write(self) -> LmdbWriter:
         if self.readonly:
             raise ReadOnly(f"{self.path} was opened with readonly=True; open it without to write")
         now = time.monotonic()
-        if self._forked or self.durable or now - self._looked > _LOOK_EVERY:
+        if self._forked or now - self._looked > _LOOK_EVERY or (self.durable and self._folder_changed()):
             self._look()
             self._looked = now
         try:
@@ -513,12 +533,14 @@ def _check_file(path: str) -> None:
     # Pages that were taken and given back inside one transaction are never written, so that a sound file may end a
     # little early. Only a walk over the pages tells such a one from a file that was cut.
     try:
-        lmdb.verify.verify(path, subdir=False)
+        problems = lmdb.verify.verify(path, subdir=False)
     except (lmdb.verify.VerifyError, OSError, ValueError, struct.error) as error:
+        problems = [str(error)]
+    if problems:
         raise CorruptStore(
-            f"{path} was cut short or damaged ({size:,} bytes, its pages reach to {(max(ends)[1] + 1) * page:,}): {error}. "
-            "Restore a backup"
-        ) from None
+            f"{path} was cut short or damaged ({size:,} bytes, its pages reach to {(max(ends)[1] + 1) * page:,}): "
+            f"{problems[0]}. Restore a backup"
+        )
 
 
 def _last_page(meta: bytes) -> tuple[int, int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from chronicle_py import records
 from chronicle_py.errors import CorruptStore, InvalidOperation, NotFound
 from chronicle_py.event import Event, checked_event, decode_event
@@ -35,7 +37,11 @@ class Log:
 
     def at(self, reader: Reader, lineage: int, seq: int) -> Event:
         """The event that lies at a position."""
-        return checked_event(self.stored(reader, lineage, seq), f"sequence {seq} of lineage {lineage}")
+        stored = self.stored(reader, lineage, seq)
+        try:
+            return decode_event(stored)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return checked_event(stored, f"sequence {seq} of lineage {lineage}")
 
     def on_chain(self, reader: Reader, lineage: int, seq: int) -> tuple[int, Event]:
         """The event at a sequence (≥ 1) of the chain that ends in `lineage`, and the lineage that holds it."""
@@ -61,7 +67,7 @@ class Log:
         values = self.values(reader, lineage, start, stop)
         try:
             return list(map(decode_event, values))
-        except Exception:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return [checked_event(v, f"sequence {start + i} of lineage {lineage}") for i, v in enumerate(values)]
 
     def batches(self, reader: Reader, lineage: int, start: int, stop: int) -> Iterator[tuple[int, list[Event]]]:

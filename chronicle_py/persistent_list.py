@@ -35,7 +35,7 @@ _new = object.__new__
 class _Tail:
     """Entries after the spine, shared by versions and threads.
 
-    An entry is its bytes, or from the first weight on a pair: its bytes, and the sum of weights up to and with it.
+    An entry is its bytes, or from the first weight on a pair: its bytes, and the sum of weights up to it.
     """
 
     __slots__ = ("entries", "size")
@@ -158,7 +158,7 @@ class List(Sequence[T]):
         return spine.weight + (_sum_of(tail.entries[stop - settled - 1]) if stop > settled else 0)
 
     def find(self, weight: int) -> int:
-        """The first index at which the weights up to and with it exceed `weight`; `len` if none does. O(log n)."""
+        """The first index at which the weights up to and with it exceed `weight`, else `len`. O(log n)."""
         spine, tail, n = self._state
         if weight < spine.weight:
             return spine.find(weight)
@@ -201,7 +201,7 @@ class List(Sequence[T]):
         return self._replace(end, end, Entries(heads if any(heads) else [], items)) if items else self
 
     def set(self, index: int, value: T, weight: int | None = None) -> "List[T]":
-        """With another value at `index`, and another weight unless it is None; raises `IndexError` outside."""
+        """With another value at `index`, and another weight unless None; raises `IndexError` outside."""
         at = _offset(index, len(self))
         item = encode_value(value, LARGE_ENTRY)
         if weight is None:
@@ -240,7 +240,7 @@ class List(Sequence[T]):
     # Content and storage
 
     def settled(self) -> ListSpine:
-        """The spine of all entries: the tail is cut into it, in this version alone. The content stays the same."""
+        """The spine of all entries: the tail is cut into it, in this version alone."""
         spine, tail, n = self._state
         if n:
             end = len(spine)
@@ -271,7 +271,7 @@ class List(Sequence[T]):
         return self.settled().encode()
 
     def save(self, objects: Objects) -> "List[T]":
-        """Store what is not stored yet; an equal list that reads it from `objects`. This one stays as it is."""
+        """Store what is not stored yet: an equal list that reads it from `objects`. This one stays."""
         return List._of(self.settled().save(objects), _Tail([]), 0)
 
     def encode(self) -> bytes:

@@ -208,7 +208,7 @@ class Map(Mapping[str, T]):
     # Content and storage
 
     def settled(self) -> MapSpine:
-        """The spine of all entries: the overlay goes into it, in this version alone. The content stays the same."""
+        """The spine of all entries: the overlay goes into it, in this version alone."""
         spine, overlay, stamp = self._state
         if overlay.changes:
             spine = spine.changed(_visible(overlay, stamp))
@@ -238,7 +238,7 @@ class Map(Mapping[str, T]):
         return self.settled().encode()
 
     def save(self, objects: Objects) -> "Map[T]":
-        """Store what is not stored yet; an equal map that reads it from `objects`. This one stays as it is."""
+        """Store what is not stored yet: an equal map that reads it from `objects`. This one stays."""
         return Map._of(self.settled().save(objects))
 
     def encode(self) -> bytes:

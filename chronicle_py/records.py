@@ -42,15 +42,25 @@ def cause_key(cause: bytes, relation: bytes, lineage: int, seq: int) -> bytes:
 
 def seal(key: bytes, body: bytes) -> bytes:
     """The record of this body: body and checksum."""
-    return body + _pack_crc(crc32(body, crc32(key)))
+    return body + _pack_crc(crc32(key + body))
 
 
 def unseal(key: bytes, record: bytes, what: str) -> bytes:
-    """The body of a record, or CorruptStore naming `what`."""
+    """The body of a record, or CorruptStore naming `what` and the key."""
     body = record[:-CRC_SIZE]
     if _pack_crc(crc32(body, crc32(key))) != record[-CRC_SIZE:]:
-        raise CorruptStore(f"the record of {what} fails its checksum. `chronicle verify` lists the damage")
+        raise CorruptStore(
+            f"the record of {what} ({_shown(key)}) fails its checksum. `chronicle verify` lists the damage"
+        )
     return body
+
+
+def _shown(key: bytes) -> str:
+    """A key for people: a name, or lineage/sequence, or hex digits."""
+    if len(key) == 12 and key[0] == 0:
+        return "{}/{}".format(*unpack_position(key))
+    text = key.decode(errors="replace")
+    return text if text.isprintable() and "\ufffd" not in text else key.hex()
 
 
 class Ref(msgspec.Struct, array_like=True, frozen=True):
@@ -126,7 +136,7 @@ def _decoder(kind: type[R]) -> Callable[[bytes, bytes, str], R]:
         try:
             return decode(body)
         except msgspec.MsgspecError as error:
-            raise CorruptStore(f"the record of {what} does not decode: {error}") from None
+            raise CorruptStore(f"the record of {what} ({_shown(key)}) does not decode: {error}") from None
 
     return read
 

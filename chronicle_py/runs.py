@@ -21,7 +21,7 @@ from chronicle_py.errors import CorruptStore
 
 
 class Ref(NamedTuple):
-    """Where an item is: an event, the element of its list (-1: all of it), and the event that last edited it."""
+    """Where an item is: an event, an element of its list (-1: all), and the event that edited it last."""
 
     lineage: int
     seq: int
@@ -159,7 +159,7 @@ def refs_of(runs: list[Run]) -> Iterator[Ref]:
 
 
 def pack_runs(runs: list[Run]) -> bytes:
-    """Runs as one MessagePack array of integers, never as long as an address: it can stand in place of one."""
+    """Runs as one MessagePack array of integers, never as long as an address: it can stand for one."""
     numbers: list[int] = []
     last_lineage = next_seq = 0
     for lineage, seq, sub, edit_lineage, edit_seq, count in runs:

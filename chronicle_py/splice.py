@@ -53,7 +53,7 @@ class Level(Protocol[X]):
 
 
 def rechunk(level: Level[X], edits: list[Edit[X]]) -> tuple[list[Edit[Row]], X | None]:
-    """Apply edits at one level: those of the level above, and the open remainder unless the old one stands."""
+    """Apply edits at one level: those of the level above, and the open remainder unless the old one holds."""
     above: list[Edit[Row]] = []
     done = 0
     while done < len(edits):

@@ -57,7 +57,7 @@ class Transaction:
     """One write transaction. Made by `Engine.begin`, ended by `Engine.end`."""
 
     __slots__ = (
-        "_scope", "aborted", "causes", "changes", "depth", "dirty", "engine", "events", "failure", "ids", "task",
+        "_scope", "aborted", "causes", "changes", "depth", "dirty", "engine", "events", "failure", "ids", "run", "run_lineage", "task",
         "thread", "tip", "writer",
     )  # fmt: skip
 
@@ -75,6 +75,8 @@ class Transaction:
         self.events: list[tuple[bytes, bytes]] = []
         self.ids: list[tuple[bytes, bytes]] = []
         self.causes: list[tuple[bytes, bytes]] = []
+        self.run_lineage = 0
+        self.run: list[Event] = []  # what was appended there since its last block boundary, or less
         self._scope: TransactionScope | None = None
 
     @property
@@ -177,7 +179,7 @@ class Transaction:
         expect: bytes | None = None,
     ) -> Event:
         """One event at the head of a branch. `expect`: the id that the head must have (b"": an empty branch)."""
-        ref = self.ref(name)
+        ref = self.tip.refs.get(name) or self.ref(name)
         if expect is not None and expect != ref.key:
             found = f"{ref.key.hex()[:12]} at sequence {ref.seq}" if ref.seq else "none, the branch is empty"
             raise Conflict(
@@ -199,9 +201,14 @@ class Transaction:
         self.write_event(lineage, seq, key, stored, refs)
         self.tip.refs[name] = Ref(lineage, seq, key, True, ref.created, ref.parent, ref.fork_seq, ref.description)
         self.dirty.add(name)
+        event = Event(key, type, time, ref.key, seq, slot, schema, refs, salt, msgspec.Raw(payload), engine.event_types)
+        if self.run_lineage != lineage:
+            self.run_lineage, self.run = lineage, []
+        self.run.append(event)
         if seq % BLOCK == 0:
-            engine.checkpoints.close_block(self, lineage, seq)
-        return Event(key, type, time, ref.key, seq, slot, schema, refs, salt, msgspec.Raw(payload), engine.event_types)
+            engine.checkpoints.close_block(self, lineage, seq, self.run)
+            self.run = []
+        return event
 
     def write_event(
         self, lineage: int, seq: int, key: bytes, stored: bytes, refs: tuple[bytes, bytes, bytes] | None
@@ -211,12 +218,12 @@ class Transaction:
         short = key[: records.ID_PREFIX]
         self.events.append((position, stored))
         self.ids.append((short, records.seal(short, position)))
+        self.changes += 1
         if refs is not None:
             for relation, keys in ((records.CAUSED_BY, refs[1]), (records.LINKED_TO, refs[2])):
                 for i in range(0, len(keys), 32):
                     cause = records.cause_key(keys[i : i + 32], relation, lineage, seq)
                     self.causes.append((cause, records.seal(cause, b"")))
-        self.changes += 1
         if len(self.ids) >= _FLUSH:
             self.flush_events()
             self._flush_indexes()
@@ -277,7 +284,7 @@ class Transaction:
 class TransactionScope:
     """The snapshot of a running transaction, as a reader that its `with` block does not end."""
 
-    __slots__ = ("_transaction", "count", "get", "scan", "take", "version")
+    __slots__ = ("_transaction", "count", "get", "scan", "snapshot", "take", "version")
 
     def __init__(self, transaction: Transaction) -> None:
         writer = transaction.writer
@@ -287,6 +294,7 @@ class TransactionScope:
         self.scan = writer.scan
         self.count = writer.count
         self.version = writer.version
+        self.snapshot = None
 
     def __enter__(self) -> TransactionScope:
         return self

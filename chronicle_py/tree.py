@@ -262,7 +262,7 @@ class Spine(ABC, Generic[L]):
         return new
 
     def chunk(self, level: int, offset: int) -> tuple[int, int, L | Row] | None:
-        """The closed chunk of a level that holds entry `offset`, as (start, stop, chunk); None: it is open there."""
+        """The closed chunk of a level at an offset, as (start, stop, chunk); None: it is open there."""
         if offset >= sum(self.counts[level + 1 :]):
             return None
         base = 0

@@ -31,11 +31,11 @@ L = TypeVar("L", bound=Any)
 Key = TypeVar("Key", bound=Hashable)
 
 _SMALL = 128  # entries on both sides together up to which difflib is used at once
-_QUADRATIC = 1 << 17  # pairs of entries up to which it is used where no value is unique: it may look at each pair
+_QUADRATIC = 1 << 17  # pairs of entries up to which it is used if no value is unique: it may look at each
 
 
 class Change(NamedTuple):
-    """One difference. `a` and `b` are indexes into the two lists, or the key in both maps; None: not there."""
+    """One difference. `a` and `b` are indexes into the two lists, or the key in the maps; None: not there."""
 
     op: Literal["add", "remove", "change"]
     a: Any
@@ -54,7 +54,7 @@ class Gap(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of two sequences: its spine, what is compared of the entries of a leaf, and the value of such a token."""
+    """One of two sequences: its spine, what is compared of a leaf's entries, and a token's value."""
 
     spine: Any
     tokens: Callable[[Any], list[Any]]
@@ -139,7 +139,7 @@ def _with_open(spine: Spine[L], level: int, row: Row) -> Any:
 
 
 def _last(a: Spine[L], b: Spine[L], level: int, below: list[Gap]) -> Gap:
-    """Take out the gap that reaches the end of the level's nodes, to which open ones of the level below are added."""
+    """Take out the gap that reaches the end of the level: open nodes of the level below are added to it."""
     a_end, b_end = sum(a.counts[level:]), sum(b.counts[level:])
     if below:
         gap = below[-1]
@@ -225,7 +225,7 @@ def _inner_matches(
 def _anchors(
     a: Sequence[Key], b: Sequence[Key], i: int, i_end: int, j: int, j_end: int
 ) -> list[tuple[int, int]]:
-    """Pairs of positions of values that occur once on either side: the longest run of them that rises in both."""
+    """Positions of values that occur once on either side: the longest run of pairs that rises in both."""
     once_a, once_b = Counter(a[i:i_end]), Counter(b[j:j_end])
     where = {b[k]: k for k in range(j, j_end) if once_b[b[k]] == 1}
     pairs = [(k, where[a[k]]) for k in range(i, i_end) if once_a[a[k]] == 1 and a[k] in where]

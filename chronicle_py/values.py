@@ -59,7 +59,7 @@ class Carrier(bytes):
     """An entry, with what must be stored before anyone else can read it."""
 
     large: bytes | None  # the value, where the entry is a reference
-    nested: dict[tuple[int, bytes], Persistent]  # unsaved collections inside the value
+    nested: dict[tuple[int, bytes], Persistent]  # the collections inside the value
 
 
 class Unsaved(Exception):
@@ -78,7 +78,13 @@ def encode_extension(value: Any) -> Ext:
     )
 
 
-_encode = Encoder(enc_hook=encode_extension).encode
+def _encode_part(value: Any) -> Ext:
+    if isinstance(value, Persistent):
+        raise Unsaved
+    return encode_extension(value)
+
+
+_encode = Encoder(enc_hook=_encode_part).encode
 
 
 def encode_value(value: Any, limit: int) -> bytes:
@@ -98,7 +104,7 @@ def _carry(value: Any, limit: int) -> bytes:
     nested: dict[tuple[int, bytes], Persistent] = {}
 
     def hook(part: Any) -> Ext:
-        if isinstance(part, Persistent) and part.pending():
+        if isinstance(part, Persistent):  # a saved one too: the container may not know yet where it was saved
             root = part.root()
             nested[part.extension, root] = part
             return Ext(part.extension, root)

@@ -60,6 +60,7 @@ class View:
         self._branch = branch
         self._slot = slot
         self._fixed = fixed
+        self._seen: tuple[tuple[int, int] | None, int, Any] = (None, 0, None)  # snapshot, sequence, state
 
     def _now(self) -> tuple[int, Any]:
         """(sequence, state): the fixed one, or that at the head."""
@@ -74,6 +75,15 @@ class View:
             return self._at_head(reader)
 
     def _at_head(self, reader: Reader) -> tuple[int, Any]:
+        """(sequence, state) at the head, looked up once for each snapshot."""
+        snapshot, seq, state = self._seen
+        if snapshot is not None and snapshot == reader.snapshot:
+            return seq, state
+        seq, state = self._find(reader)
+        self._seen = (reader.snapshot, seq, state)
+        return seq, state
+
+    def _find(self, reader: Reader) -> tuple[int, Any]:
         engine = self._branch.engine
         ref = read_ref(reader, self._branch.name)
         slot = engine.slots.table(reader).get(self._slot)
@@ -320,8 +330,8 @@ class LogView(View, Sequence[Any]):
     def __getitem__(self, index: slice) -> list[Any]: ...
 
     def __getitem__(self, index: int | slice) -> Any:
-        log = self._items()
         if isinstance(index, slice):
+            log = self._items()
             try:
                 start, stop, step = index.indices(len(log))
             except (TypeError, ValueError) as error:
@@ -329,7 +339,7 @@ class LogView(View, Sequence[Any]):
             if step == 1:
                 return [decode_payload(raw) for raw in self._raw(log, start, max(start, stop))]
             return [self._item(log, i) for i in range(start, stop, step)]
-        return self._item(log, self._index(log, index))
+        return self._one(index)
 
     def __iter__(self) -> Iterator[Any]:
         log = self._items()
@@ -394,6 +404,19 @@ class LogView(View, Sequence[Any]):
 
     def _item(self, log: ItemLog, index: int) -> Any:
         return decode_payload(log.fetch([log.ref(index)])[0])
+
+    def _one(self, index: int) -> Any:
+        """One item, found and read under one snapshot."""
+        if self._fixed is not None:
+            log = self._items()
+            return self._item(log, self._index(log, index))
+        engine = self._branch.engine
+        with engine.read() as reader:
+            log = self._at_head(reader)[1]
+            ref = log.ref(self._index(log, index))
+            if ref.edit_seq or ref.sub >= 0:
+                return decode_payload(log.fetch([ref])[0])
+            return decode_payload(engine.log.at(reader, ref.lineage, ref.seq).raw)
 
     def _raw(self, log: ItemLog, start: int, stop: int) -> Iterator[bytes]:
         """The items' bytes, runs of neighbouring events by one walk each."""

@@ -5,14 +5,14 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_tree import Memory
+
 from chronicle_py.collections import Change, diff_lists
 from chronicle_py.errors import CorruptStore, InvalidOperation
 from chronicle_py.item_log import ItemLog, Ref
 from chronicle_py.runs import Runs, join_runs, pack_run, pack_runs, refs_of, runs_of, unpack_runs
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from test_tree import Memory
 
 few = settings(max_examples=150, deadline=None)
 

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -56,10 +56,10 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sy
 UNPRIVILEGED = 65534
 
 
-def run(script: str, *arguments: object) -> str:
-    """What a script, begun by PRELUDE, prints; it must end well."""
+def run(script: str, *arguments: object, before: Sequence[str] = ()) -> str:
+    """What a script, begun by PRELUDE, prints; it must end well. `before`: a command that runs it."""
     done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + dedent(script), *map(str, arguments)],
+        [*before, sys.executable, "-c", PRELUDE + dedent(script), *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -163,7 +163,7 @@ def test_a_full_disk_refuses_the_write_and_keeps_all_that_was_acknowledged(tmp_p
             log.append("x" * 2000)
             done += 1
     except chronicle.StoreFull as error:
-        assert "free some space" in str(error), error
+        assert "nothing of this write was kept" in str(error).lower(), error
     assert 50 < done < 400, done
     assert len(log) == done
     try:
@@ -302,7 +302,7 @@ def test_a_fork_while_another_thread_is_in_a_transaction(tmp_path: Path) -> None
         inside.wait(20)
         child = os.fork()
         if child == 0:
-            assert list(log) == ["before"]
+            assert list(log)[:1] == ["before"]
             log.append("child")  # waits for the parent's transaction
             assert list(log) == ["before", "thread", "child"]
             os._exit(0)
@@ -328,9 +328,7 @@ def test_a_child_forked_inside_a_transaction_cannot_commit_it(tmp_path: Path) ->
             with store.transaction():
                 log.append("in the transaction")
                 child = os.fork()
-                if child == 0:
-                    assert list(log) == ["before"]
-                else:
+                if child:
                     waited(child)
         except chronicle.InvalidOperation as error:
             assert child == 0 and "forked" in str(error), error
@@ -566,7 +564,7 @@ def test_a_damaged_format_record_is_corrupt(tmp_path: Path) -> None:
         db = env.open_db(SPACE_NAMES[META].encode())
         with env.begin(write=True) as txn:
             txn.put(records.META_FORMAT, b"\0\0\0\1abcd", db=db)
-    with pytest.raises(CorruptStore, match="format version fails its checksum"):
+    with pytest.raises(CorruptStore, match="format version .*fails its checksum"):
         chronicle.open(path)
 
 
@@ -641,33 +639,47 @@ def test_a_folder_that_may_not_be_written_refuses_a_new_store(open_folder: Path)
     assert out == "ReadOnly\nReadOnly\n[]\n"
 
 
-def test_a_store_that_may_not_be_written_is_refused_and_read_with_readonly(open_folder: Path) -> None:
+def test_a_store_that_may_not_be_written_is_refused_and_names_the_lock_file(open_folder: Path) -> None:
     filled(open_folder / "store", 5)
-    for lock in (True, False):
-        if not lock:
-            (open_folder / "store-lock").unlink()
-        for path in (open_folder, *open_folder.iterdir()):
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        out = run(
-            f"""
-            if os.getuid() == 0:
-                os.setuid({UNPRIVILEGED})
+    before = files(open_folder)
+    for path in (*open_folder.iterdir(), open_folder):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    out = run(
+        f"""
+        if os.getuid() == 0:
+            os.setuid({UNPRIVILEGED})
+        for readonly in (False, True):
             try:
-                chronicle.open(path, durability="relaxed")
+                chronicle.open(path, readonly=readonly, durability="relaxed")
             except chronicle.ReadOnly as error:
-                assert "readonly=True" in str(error), error
-                print("refused")
-            store = chronicle.open(path, readonly=True)
-            print(list(store.branch().state("log")), store.verify(deep=True).ok)
+                print(error)
+        """,
+        open_folder / "store",
+    )
+    assert out.count("Permission denied. Readers too write the lock file beside it") == 2
+    assert files(open_folder) == before
+
+
+def test_a_store_on_a_read_only_file_system_is_read(tmp_path: Path) -> None:
+    filled(tmp_path / "store", 5)
+    mounted = ["unshare", "-m", "sh", "-c", 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"']
+    if not shutil.which("unshare") or subprocess.run([*mounted, "sh", str(tmp_path), "true"], capture_output=True).returncode:
+        pytest.skip("mounting takes root and unshare")
+    out = run(
+        """
+        for options in ({}, {"readonly": True}):
             try:
-                store.branch().state("log").append(5)
-            except chronicle.ReadOnly:
+                store = chronicle.open(path, **options)
+            except chronicle.ReadOnly as error:
+                assert "Read-only file system" in str(error), error
                 print("refused")
-            """,
-            open_folder / "store",
-        )
-        assert out == "refused\n[0, 1, 2, 3, 4] True\nrefused\n", f"with lock file: {lock}"
-        open_folder.chmod(0o755)
+            else:
+                print(list(store.branch().state("log")), store.verify(deep=True).ok)
+        """,
+        tmp_path / "store",
+        before=[*mounted, "sh", str(tmp_path)],
+    )
+    assert out == "refused\n[0, 1, 2, 3, 4] True\n"
 
 
 def test_a_store_that_may_not_be_read_is_refused(open_folder: Path) -> None:

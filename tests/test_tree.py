@@ -4,6 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from chronicle_py.chunking import (
     MAX_BYTES,
     MAX_CHILDREN,
@@ -19,8 +22,6 @@ from chronicle_py.collections import List, Map
 from chronicle_py.errors import CorruptStore
 from chronicle_py.nodes import Child, Row, address_of, join_rows, load_row, unpack_row
 from chronicle_py.tree import Objects
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SPREAD = 2600
 

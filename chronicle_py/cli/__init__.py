@@ -9,6 +9,12 @@ function. `rich` is imported at the moment something is drawn, so that `chronicl
 
 def main() -> None:
     """The entry point of the installed command."""
+    import sys
+    from io import TextIOWrapper
+
     from chronicle_py.cli.commands import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a letter is no reason to fail
     app(prog_name="chronicle")

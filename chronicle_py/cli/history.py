@@ -110,7 +110,10 @@ class _Log:
             if number:
                 yield "", ""
             yield from self._drawn(trunk, limit)
-        if len(newest) > _MOST_BRANCHES and not self._json:
+        empty = [tip.name for tip in tips if not tip.seq]
+        if empty:
+            yield "", f"empty: {', '.join(empty)}"
+        if len(newest) > _MOST_BRANCHES:
             yield (
                 "",
                 f"{output.count(len(newest) - _MOST_BRANCHES, 'older branch')} not drawn; see `chronicle branches`",
@@ -134,10 +137,10 @@ class _Log:
             output.print_json_array(self._as_json(what) for _, what in rows if isinstance(what, Event))
             return
         empty = True
-        target = output.console()
+        write = output.line_writer()
         width = output.terminal_width()
         for drawn, what in rows:
-            target.print(self._text(drawn, what, width))
+            write(*self._pieces(drawn, what, width))
             empty = False
         if empty:
             output.say("no events")
@@ -145,23 +148,21 @@ class _Log:
     def _as_json(self, event: Event) -> dict[str, Any]:
         return {**output.event_json(event), "heads": self._heads.get(event.id, [])}
 
-    def _text(self, drawn: str, what: Event | str, width: int | None) -> Any:
-        from rich.text import Text
-
+    def _pieces(self, drawn: str, what: Event | str, width: int | None) -> list[output.Piece]:
         if not _can_print(drawn):
             drawn = drawn.translate(graph.ASCII)
         if isinstance(what, str):
-            return Text.assemble((drawn, "yellow"), " " if what else "", (what, "dim"))
+            return [(drawn, "yellow"), " " if drawn else "", (what, "dim")]
         seq = f" {what.seq:>{self._digits}} "
         names = self._names(what)
         used = len(drawn) + len(seq) + 11 + len(names)
         room = _PREVIEW if width is None else max(20, width - used - 1)
         role, colon, rest = preview.event_line(what, self._kinds, room).partition(":")
         bold = "bold" if colon and " " not in role else ""
-        return Text.assemble(
+        return [
             (drawn, "yellow"), (seq, "cyan"), (output.short(what.id), "dim"), " ", (role, bold), colon + rest,
             (names, "green"),
-        )  # fmt: skip
+        ]  # fmt: skip
 
     def _names(self, event: Event) -> str:
         heads = self._heads.get(event.id, [])

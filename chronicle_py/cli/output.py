@@ -24,8 +24,29 @@ if TYPE_CHECKING:
 _PLAIN_WIDTH = 100_000
 
 
-def console() -> Console:
-    """Where people read. Made anew each time, since stdout may be another in a test."""
+Piece = str | tuple[str, str]
+"""Text, or text with a style of rich's."""
+
+
+def line_writer() -> Callable[..., None]:
+    """What writes a line made of pieces. The pieces are styled on a terminal only, where rich is needed."""
+    if not sys.stdout.isatty():
+        return lambda *pieces: say("".join(p if isinstance(p, str) else p[0] for p in pieces).rstrip())
+    from rich.text import Text
+
+    target = _console()
+    return lambda *pieces: _paint(target, Text.assemble(*pieces))
+
+
+def _paint(target: Console, drawn: Any, soft_wrap: bool = True) -> None:
+    """Draws to stdout, no white space at ends of lines. Not by rich, which has its own way with closed pipes."""
+    with target.capture() as captured:
+        target.print(drawn, soft_wrap=soft_wrap)
+    for line in captured.get().splitlines():
+        say(line.rstrip())
+
+
+def _console() -> Console:
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
@@ -63,10 +84,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Seque
         drawn.add_column(name, justify="right" if name in right else "left", no_wrap=not sys.stdout.isatty())
     for row in rows:
         drawn.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    target = console()
-    with target.capture() as captured:
-        target.print(drawn, soft_wrap=False)
-    say("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    _paint(_console(), drawn, soft_wrap=False)
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

@@ -192,10 +192,10 @@ def diff(
         output.print_json([{"op": c.op, "path": c.path, "before": c.before, "after": c.after} for c in changes])
         return
     width = (output.terminal_width() or _PREVIEW + 8) - 2
-    target = output.console()
+    write = output.line_writer()
     for change in changes:
         text, style = _change(change)
-        target.print(preview.cut(text, width), style=style)
+        write((preview.cut(text, width), style))
     if not changes:
         output.say("no difference")
 

@@ -1,0 +1,220 @@
+"""Turns: compiled messages as an exchange of two roles, in which every tool call is answered by the next turn. Pure.
+
+What both APIs ask for is settled here; how each writes it is in `anthropic_form` and `openai_form`.
+
+- A `tool_use` is always the assistant's and a `tool_result` the user's, so that a message with both becomes more turns.
+- Neighbours of one role are one turn. In a user's turn the results come first, then all else, each in its order.
+- A call counts when the very next turn answers it, a result when it answers such a call, first come first served where
+  ids repeat. All others become text that names the call.
+- Ids are made unique over the whole exchange and, like names, get the letters that APIs accept.
+- "Name: " stands before the text of user messages when more than one name speaks among them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from chronicle_py.context.blocks import Block, Media, Text, Thinking, ToolResult, ToolUse, Unknown
+from chronicle_py.context.tokens import as_json
+
+CONTEXT_MANAGER: Final = "Context Manager"
+"""The participant of messages that the conversation layer writes; it is nobody's name."""
+
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+_ID_SIZE = 64
+
+
+class CompiledMessage(msgspec.Struct, frozen=True):
+    """One message of a compiled context."""
+
+    participant: str
+    role: str  # "user" or "assistant"
+    blocks: list[Block]
+    tokens: int
+    id: str | None = None  # of the source message
+    summary: str | None = None  # id of the summary that it shows
+    cache: bool = False  # a cache breakpoint stands after it
+    metadata: dict[str, Any] = {}  # of an injection
+
+
+class Piece(msgspec.Struct):
+    """A block of a turn."""
+
+    block: Block
+    cache: bool = False  # a cache breakpoint stands after it
+
+
+class Turn(msgspec.Struct):
+    role: str
+    pieces: list[Piece]
+
+
+def turns_of(messages: Sequence[CompiledMessage], sendable: Callable[[Block], bool]) -> list[Turn]:
+    """The exchange. `sendable`: whether an API takes a block at all; blank text is never sent."""
+    named = len(_names(messages)) > 1
+    turns: list[Turn] = []
+    for message in messages:
+        name = message.participant if named and _speaks(message) else None
+        for block in message.blocks:
+            if (isinstance(block, Text) and not block.text.strip()) or not sendable(block):
+                continue
+            role = role_of(block, message.role)
+            if name is not None and role == "user" and isinstance(block, Text):
+                block, name = Text(f"{name}: {block.text}"), None
+            if not turns or turns[-1].role != role:
+                turns.append(Turn(role, []))
+            turns[-1].pieces.append(Piece(block))
+        if message.cache and turns:
+            turns[-1].pieces[-1].cache = True
+    _settle_pairs(turns)
+    return turns
+
+
+def role_of(block: Block, role: str) -> str:
+    """Who says a block of a message of this role."""
+    if isinstance(block, ToolUse | Thinking) or (isinstance(block, Unknown) and is_hidden_thinking(block)):
+        return "assistant"
+    return "user" if isinstance(block, ToolResult) else role
+
+
+def is_hidden_thinking(block: Unknown) -> bool:
+    return block.data.get("type") == "redacted_thinking" and isinstance(block.data.get("data"), str)
+
+
+def _speaks(message: CompiledMessage) -> bool:
+    """Whether it is a message of a user's own words."""
+    return (
+        message.role == "user"
+        and message.id is not None
+        and message.participant != CONTEXT_MANAGER
+        and any(not isinstance(block, ToolResult | ToolUse | Thinking) for block in message.blocks)
+    )
+
+
+def _names(messages: Sequence[CompiledMessage]) -> set[str]:
+    return {message.participant for message in messages if _speaks(message)}
+
+
+# --- pairs ----------------------------------------------------------------------------------------------------------
+
+
+def _settle_pairs(turns: list[Turn]) -> None:
+    """Leaves calls that the next turn answers, with their results first in it, under ids of their own."""
+    taken: set[str] = set()
+    open_calls: list[tuple[str, str]] = []  # of the turn before: (id as it was, id as it is sent)
+    for at, turn in enumerate(turns):
+        if turn.role == "user":
+            _settle_results(turn, open_calls)
+        open_calls = []
+        if turn.role == "assistant":
+            answers = _answers(turns[at + 1]) if at + 1 < len(turns) else []
+            for piece in turn.pieces:
+                call = piece.block
+                if not isinstance(call, ToolUse):
+                    continue
+                if call.id in answers:
+                    answers.remove(call.id)
+                    sent = _unique(call.id, taken)
+                    open_calls.append((call.id, sent))
+                    piece.block = ToolUse(sent, name_of(call.name), call.input)
+                else:
+                    piece.block = Text(call_text(call))
+
+
+def _answers(turn: Turn) -> list[str]:
+    return [piece.block.tool_use_id for piece in turn.pieces if isinstance(piece.block, ToolResult)]
+
+
+def _settle_results(turn: Turn, calls: list[tuple[str, str]]) -> None:
+    results: list[Piece] = []
+    others: list[Piece] = []
+    marked = any(piece.cache for piece in turn.pieces)
+    waiting = list(calls)
+    for piece in turn.pieces:
+        result = piece.block
+        if not isinstance(result, ToolResult):
+            others.append(piece)
+            continue
+        found = next((call for call in waiting if call[0] == result.tool_use_id), None)
+        if found is None:
+            others += [Piece(block) for block in result_text(result)]
+        else:
+            waiting.remove(found)
+            results.append(Piece(ToolResult(found[1], result.content, result.is_error), piece.cache))
+    turn.pieces = results + others
+    if marked and results and others:  # what was moved would be cached in part
+        for piece in turn.pieces:
+            piece.cache = False
+        turn.pieces[-1].cache = True
+    elif marked and not any(piece.cache for piece in turn.pieces):
+        turn.pieces[-1].cache = True
+
+
+def _unique(id: str, taken: set[str]) -> str:
+    plain = _FOREIGN.sub("_", id)[:_ID_SIZE] or "call"
+    found, number = plain, 2
+    while found in taken:
+        end = f"-{number}"
+        found = plain[: _ID_SIZE - len(end)] + end
+        number += 1
+    taken.add(found)
+    return found
+
+
+def name_of(name: str) -> str:
+    """A tool's name in the letters that APIs accept."""
+    return _FOREIGN.sub("_", name)[:_ID_SIZE] or "tool"
+
+
+# --- as text --------------------------------------------------------------------------------------------------------
+
+
+def call_text(call: ToolUse) -> str:
+    """A call that is not answered."""
+    return f"[Tool call {call.name} ({call.id}), without its result] {as_json(call.input)}"
+
+
+def result_text(result: ToolResult) -> list[Block]:
+    """A result whose call is not there: text, and its media."""
+    head = f"[Result of tool call {result.tool_use_id}, which is not shown{', an error' if result.is_error else ''}]"
+    if isinstance(result.content, str):
+        return [Text(f"{head} {result.content}".rstrip())]
+    words = "\n".join(part.text for part in result.content if isinstance(part, Text))
+    return [Text(f"{head} {words}".rstrip()), *(part for part in result.content if isinstance(part, Media))]
+
+
+def media_text(block: Media) -> str:
+    """Media that an API does not take, named."""
+    source = block.source
+    what = source.get("url") if isinstance(source.get("url"), str) else source.get("media_type")
+    title = block.extra.get("title")
+    return f"[{block.kind}{f' {title!r}' if isinstance(title, str) else ''}{f': {what}' if what else ''}]"
+
+
+def unknown_text(block: Unknown) -> str:
+    """A block of a kind that an API may not know."""
+    return f"[{block.data.get('type') or 'block'}] {as_json(block.data)}"
+
+
+def json_value(value: Any) -> Any:
+    """The value with nothing in it that JSON has no form for."""
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    return repr(value)
+
+
+def arguments(input: Any) -> dict[str, Any]:
+    """A call's input as the object that APIs ask for."""
+    plain = json_value(input)
+    return plain if isinstance(plain, dict) else {"input": plain}
