@@ -25,12 +25,14 @@ from chronicle_py.kv import OBJECTS, Reader
 from chronicle_py.log import BATCH
 from chronicle_py.names import check_branch, check_name, check_slot, check_type
 from chronicle_py.records import Ref
-from chronicle_py.transaction import Transaction
+from chronicle_py.shown import shown
+from chronicle_py.transaction import Transaction, while_kept
 from chronicle_py.views import VIEWS, Fixed, Ids, LogView, View
 
 if TYPE_CHECKING:
     from chronicle_py.engine import Engine
 
+_NONE: tuple[str, ...] = ()  # the one empty tuple there is, the default of `caused_by` and `linked_to`
 Progress = Callable[[int, int], None]
 """Called with (done, total) in events, now and then."""
 
@@ -160,20 +162,22 @@ class Branch:
     ) -> tuple[bytes, bytes, bytes] | None:
         """The references of an event, each checked to exist."""
         blobs = payload_blobs(payload)
-        if not blobs and not caused_by and not linked_to:
+        if not blobs and caused_by is _NONE and linked_to is _NONE:
             return None
         for i in range(0, len(blobs), 32):
             if tx.writer.get(OBJECTS, blobs[i : i + 32]) is None:
                 raise NotFound(
                     f"the payload refers to blob {blobs[i : i + 32].hex()}, which is not here; put_blob it first"
                 )
-        return blobs, self._keys(tx, "caused_by", caused_by), self._keys(tx, "linked_to", linked_to)
+        refs = blobs, self._keys(tx, "caused_by", caused_by), self._keys(tx, "linked_to", linked_to)
+        return refs if any(refs) else None
 
     def _keys(self, tx: Transaction, what: str, ids: Ids) -> bytes:
         if isinstance(ids, str | Event):
-            raise InvalidOperation(f"{what} is a sequence of event ids, not one id; write ({ids!r},)")
+            raise InvalidOperation(f"{what} is a sequence of event ids, not one id; write ({shown(ids)},)")
         if not isinstance(ids, Iterable):
-            raise InvalidOperation(f"{what} is a sequence of event ids, not {ids!r}")
+            raise InvalidOperation(f"{what} is a sequence of event ids, not {shown(ids)}")
+        ids = list(ids)
         if not ids:
             return b""
         tx.flush()
@@ -193,7 +197,7 @@ class Branch:
                     pass
             tx.flush()
             return self.engine.log.resolve(tx.writer, expect)[1].key
-        raise InvalidOperation(f"expect is the id of the event that must be the head, or 0, not {expect!r}")
+        raise InvalidOperation(f"expect is the id of the event that must be the head, or 0, not {shown(expect)}")
 
     # --- reading ---
 
@@ -215,14 +219,19 @@ class Branch:
         if slot is not None:
             check_slot(slot)
         for name, bound in (("start", start), ("stop", stop), ("limit", limit)):
-            if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
-                raise InvalidOperation(f"events({name}=) takes a whole number from 0, not {bound!r}")
+            if bound is None and name != "start":
+                continue
+            if not isinstance(bound, int) or isinstance(bound, bool) or bound < 0:
+                raise InvalidOperation(f"events({name}=) takes a whole number from 0, not {shown(bound)}")
+        if not isinstance(reverse, bool):
+            raise InvalidOperation(f"events(reverse=) is True or False, not {shown(reverse)}")
         with self.engine.read() as reader:
             ref = self._ref(reader)
             if slot is not None:
                 self.engine.slots.table(reader).get(slot)
         last = ref.seq if stop is None else min(stop, ref.seq)
         found = self._walk(ref.lineage, max(1, start), last, wanted, slot, reverse)
+        found = while_kept(found, self.engine.running())
         return found if limit is None else _limited(found, limit)
 
     @staticmethod
@@ -230,9 +239,9 @@ class Branch:
         if types is None:
             return None
         if isinstance(types, str):
-            raise InvalidOperation(f"events(types=) takes several types, not one str; write ({types!r},)")
+            raise InvalidOperation(f"events(types=) takes several types, not one str; write ({shown(types)},)")
         if not isinstance(types, Iterable):
-            raise InvalidOperation(f"events(types=) takes several types, not {types!r}")
+            raise InvalidOperation(f"events(types=) takes several types, not {shown(types)}")
         return frozenset(check_name("an event type", t) for t in types)
 
     def _walk(
@@ -341,7 +350,7 @@ class Branch:
         """Folds a slot from the first event on, ignoring checkpoints, and compares the result with the stored state."""
         check_slot(slot)
         if progress is not None and not callable(progress):
-            raise InvalidOperation(f"replay(progress=) is a function of (done, total), not {progress!r}")
+            raise InvalidOperation(f"replay(progress=) is a function of (done, total), not {shown(progress)}")
         engine = self.engine
         with engine.read() as reader:
             ref = self._ref(reader)

@@ -15,6 +15,7 @@ from chronicle_py.event import Event
 from chronicle_py.kv import REFLOG, REFS, Reader
 from chronicle_py.names import check_branch, check_name
 from chronicle_py.records import MoveRecord, Ref
+from chronicle_py.shown import shown
 from chronicle_py.transaction import Transaction, transaction
 
 MAIN = "main"
@@ -101,9 +102,9 @@ def position_of(engine: Engine, reader: Reader, ref: Ref, name: str, at: int | s
 
 def check_seq(seq: object, name: str, head: int) -> int:
     if not isinstance(seq, int) or isinstance(seq, bool):
-        raise InvalidOperation(f"a place on branch {name!r} is a sequence (int) or an event id (str), not {seq!r}")
+        raise InvalidOperation(f"a place on branch {name!r} is a sequence (int) or an event id (str), not {shown(seq)}")
     if not 0 <= seq <= head:
-        raise NotFound(f"branch {name!r} has sequences 0 to {head}, there is no {seq}")
+        raise NotFound(f"branch {name!r} has sequences 0 to {head}, there is no {shown(seq)}")
     return seq
 
 
@@ -141,7 +142,7 @@ def rewind(engine: Engine, name: str, to: int | str | Event) -> None:
         except NotFound:
             if isinstance(to, int):
                 raise NotFound(
-                    f"branch {name!r} has sequences 0 to {ref.seq}, there is no {to}; to go forward again, give an "
+                    f"branch {name!r} has sequences 0 to {ref.seq}, there is no {shown(to)}; to go forward again, give an "
                     "event id of its reflog"
                 ) from None
             lineage, seq, key = _in_reflog(engine, tx, name, to.id if isinstance(to, Event) else to)

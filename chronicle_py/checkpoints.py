@@ -199,31 +199,32 @@ class Checkpoints:
             state = kind.copy(state)  # a reducer may change it in place, under those who hold it
         else:
             place = self._place(self.boundary(reader, lineage, base), slot)
-            stale = place.true_to < base
-            at, state = self._nearest(reader, lineage, seq, slot, place) if stale else self._load(reader, place, slot)
+            stored_at, stored = self._load(reader, place, slot)
+            at, state = self._nearest(reader, lineage, seq, slot, place, stored_at) or (stored_at, stored)
             if at < base:  # stale, or of another identity
                 state = self.fold(reader, lineage, at + 1, base, slot, state)
-                self._write_later(reader, lineage, base, slot, state, base - at)
+                self._write_later(reader, lineage, base, slot, state, base - stored_at)
                 at = base
         state = self.fold(reader, lineage, at + 1, seq, slot, state)
         self._keep(lineage, seq, slot, state, seq - at)
         return state
 
-    def _nearest(self, reader: Reader, lineage: int, seq: int, slot: Slot, place: Place) -> tuple[int, Any]:
-        """The newest state at or below `seq` that is at hand, or the stored one."""
-        best: tuple[int, Any] | None = None
+    def _nearest(
+        self, reader: Reader, lineage: int, seq: int, slot: Slot, place: Place, stored_at: int
+    ) -> tuple[int, Any] | None:
+        """The newest state at or below `seq` that is at hand, if it is newer than the stored one."""
+        if stored_at >= seq - seq % BLOCK:
+            return None
         upper, number = seq, lineage
         for _ in range(BLOCK):
             found = self._states.get((number, slot.number, slot.kind.identity))
             if found is not None and found[0] <= upper:
-                best = found[0], found[1]
-                break
+                return (found[0], slot.kind.copy(found[1])) if found[0] > stored_at else None
             record = self._engine.lineages.get(reader, number)
             if record.parent == 0 or record.fork_seq <= place.true_to:
                 break
             number, upper = record.parent, record.fork_seq
-        stored_at, stored = self._load(reader, place, slot)
-        return (best[0], slot.kind.copy(best[1])) if best is not None and best[0] > stored_at else (stored_at, stored)
+        return None
 
     def _keep(self, lineage: int, seq: int, slot: Slot, state: Any, folded: int) -> None:
         key = (lineage, slot.number, slot.kind.identity)
@@ -367,7 +368,8 @@ class Checkpoints:
     # --- written behind ---
 
     def _write_later(self, reader: Reader, lineage: int, base: int, slot: Slot, state: Any, folded: int) -> None:
-        """Keeps a state that no directory has, for the next write of this process to enter."""
+        """Keeps a state that no directory has, for the next write of this process to enter. `folded`: events since the
+        stored state, however few of them were folded just now."""
         if self._engine.readonly or folded * _AMORTISE < self._sizes.get(slot.number, 0) * BLOCK:
             return
         owner, _ = self._engine.lineages.owner(reader, lineage, base)

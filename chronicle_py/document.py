@@ -29,6 +29,7 @@ from chronicle_py.collections import List, Map, decode_state, encode_state, stat
 from chronicle_py.errors import InvalidOperation, PathKeyError
 from chronicle_py.event import BlobRef, decode_payload, encode_payload
 from chronicle_py.nodes import Objects
+from chronicle_py.shown import shown
 from chronicle_py.values import LIST, MAP
 
 MAX_PLAIN: Final = 64  # entries of an object or array that is kept as a dict or list
@@ -253,7 +254,7 @@ def _key(node: Any, path: Path, depth: int) -> Any:
     elif isinstance(node, _ARRAY) and isinstance(step, int) and -len(node) <= step < len(node):
         return step if step >= 0 else step + len(node)
     raise PathKeyError(
-        f"there is no {_shown(path)}: {_shown(path[:depth])} is {_named(node)} without {step!r}; "
+        f"there is no {_shown(path)}: {_shown(path[:depth])} is {_named(node)} without {shown(step)}; "
         "get() shows what is there"
     )
 
@@ -284,10 +285,10 @@ def check_append(state: DocumentState, path: Path, item: Any) -> None:
 
 def _check_path(path: Any) -> None:
     if not isinstance(path, list | tuple):
-        raise InvalidOperation(f"a path is a list of keys and indexes, like ['messages', 3], not {path!r}")
+        raise InvalidOperation(f"a path is a list of keys and indexes, like ['messages', 3], not {shown(path)}")
     for step in path:
         if not isinstance(step, str | int) or isinstance(step, bool):
-            raise InvalidOperation(f"a path is made of keys (str) and indexes (int), not of {step!r}")
+            raise InvalidOperation(f"a path is made of keys (str) and indexes (int), not of {shown(step)}")
 
 
 def _check_array(node: Any, path: Path) -> None:
@@ -326,7 +327,7 @@ def _check_level(path: tuple[str | int, ...]) -> None:
 
 def _check_key(key: Any, path: tuple[str | int, ...]) -> None:
     if not isinstance(key, str):
-        _refuse(path, f"has the key {key!r}", "the keys of an object are str")
+        _refuse(path, f"has the key {shown(key)}", "the keys of an object are str")
     if len(key) > MAX_KEY // 4 and (size := len(key.encode("utf-8", "surrogatepass"))) > MAX_KEY:
         _refuse(path, f"has a key of {size} bytes, {key[:40]!r}…", f"a key takes at most {MAX_KEY} in UTF-8")
 
@@ -336,7 +337,7 @@ def _refuse(path: Path, found: str, advice: str) -> NoReturn:
 
 
 def _shown(path: Iterable[str | int]) -> str:
-    steps = "".join(f"[{step!r}]" for step in path)
+    steps = "".join(f"[{shown(step)}]" for step in path)
     return f"document{steps}"
 
 

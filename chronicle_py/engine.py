@@ -23,6 +23,7 @@ from chronicle_py.lineages import Lineages
 from chronicle_py.lmdb_kv import LmdbFile
 from chronicle_py.log import Log
 from chronicle_py.objects import Objects
+from chronicle_py.shown import shown
 from chronicle_py.slots import SlotTable
 from chronicle_py.transaction import Tip, Transaction, current_task
 
@@ -42,7 +43,7 @@ def _checked(clock: Clock) -> Clock:
     def now() -> int:
         found = clock()
         if type(found) is not int or not -(1 << 63) <= found < 1 << 63:
-            raise InvalidOperation(f"the store's clock returns µs since the epoch as an int, not {found!r}")
+            raise InvalidOperation(f"the store's clock returns µs since the epoch as an int, not {shown(found)}")
         return found
 
     return now
@@ -56,7 +57,7 @@ class Engine:
         self.readonly = readonly
         for name, source in (("clock", clock), ("entropy", entropy)):
             if source is not None and not callable(source):
-                raise InvalidOperation(f"{name}= is a function, as chronicle.open says, not {source!r}")
+                raise InvalidOperation(f"{name}= is a function, as chronicle.open says, not {shown(source)}")
         self.clock = system_clock if clock is None else _checked(clock)
         self._entropy = entropy
         self._salts: list[bytes] = []
@@ -125,7 +126,7 @@ class Engine:
         source = self._entropy or os.urandom
         found = source(size)
         if not isinstance(found, bytes) or len(found) != size:
-            raise InvalidOperation(f"the store's entropy was asked for {size} bytes and returned {found!r}")
+            raise InvalidOperation(f"the store's entropy was asked for {size} bytes and returned {shown(found)}")
         return found
 
     def salt(self) -> bytes:
@@ -144,8 +145,10 @@ class Engine:
             raise InvalidOperation(f"the store {self.kv.path} was closed; open it again")
         tx: Transaction | None = self.kv.writer
         if tx is not None and tx.engine is self and tx.mine():
-            tx.flush()
-            return tx.scope
+            if not tx.abandoned:
+                tx.flush()
+                return tx.scope
+            self._give_up(tx)
         reader = self.kv.read()
         if reader.version != self._version or self._generation != self.kv.generation:
             try:
@@ -189,6 +192,11 @@ class Engine:
 
     # --- writing ---
 
+    def running(self) -> Transaction | None:
+        """The transaction of the calling thread and task, if it has one open."""
+        tx: Transaction | None = self.kv.writer
+        return tx if tx is not None and tx.engine is self and tx.mine() and not tx.abandoned else None
+
     def writer(self) -> Writer:
         tx: Transaction | None = self.kv.writer
         if tx is None or tx.engine is not self or not tx.mine():
@@ -200,6 +208,9 @@ class Engine:
         if self.closed:
             raise InvalidOperation(f"the store {self.kv.path} was closed; open it again")
         tx: Transaction | None = self.kv.writer
+        if tx is not None and tx.abandoned and tx.thread == threading.get_ident():
+            tx.engine._give_up(tx)
+            tx = None
         if tx is not None and tx.thread == threading.get_ident():
             if tx.engine is not self:
                 raise InvalidOperation(
@@ -249,14 +260,22 @@ class Engine:
             if error is not None:
                 return
             raise InvalidOperation(
-                f"a transaction on {self.kv.path} was open when this process was forked; it belongs to the process that "
-                "began it, and nothing was written here"
+                f"a transaction on {self.kv.path} was open when this process was forked; it belongs to the process "
+                "that began it, and nothing was written here"
             )
         tx.depth -= 1
         if error is not None and tx.changes != start:
             tx.failure = tx.failure or f"{type(error).__name__}: {error}"
         if tx.depth:
             return
+        if tx.thread != threading.get_ident():
+            tx.abandoned = True
+            if error is not None:
+                return
+            raise InvalidOperation(
+                f"a transaction on {self.kv.path} ends on the thread that began it; nothing of this one is kept, and others "
+                "wait until that thread uses the store again"
+            )
         try:
             if error is None and tx.failure is None:
                 tx.commit()
@@ -274,6 +293,14 @@ class Engine:
             raise InvalidOperation(
                 f"nothing of this transaction was kept, because a part of it failed half-way: {tx.failure}"
             )
+
+    def _give_up(self, tx: Transaction) -> None:
+        """Aborts a transaction that was left on another thread."""
+        try:
+            self._abort(tx)
+        finally:
+            self.kv.writer = None
+            self.kv.lock.release()
 
     def _abort(self, tx: Transaction) -> None:
         tx.aborted = True
@@ -295,6 +322,9 @@ class Engine:
             return
         tx: Transaction | None = self.kv.writer
         if tx is not None and tx.engine is self and tx.thread == threading.get_ident():
+            if tx.abandoned:
+                self._give_up(tx)
+                return self.close()
             raise InvalidOperation("a transaction is open; leave its `with` block before closing the store")
         self.closed = True
         self.forget()

@@ -26,6 +26,7 @@ import msgspec
 from blake3 import blake3
 
 from chronicle_py.errors import CorruptStore, InvalidOperation
+from chronicle_py.shown import shown
 
 # The first byte of whatever is hashed: what it is. Two different things never hash the same bytes.
 EVENT, PAYLOAD, NODE, BLOB = b"\x01", b"\x02", b"\x03", b"\x04"
@@ -52,7 +53,7 @@ class BlobRef:
         except (ValueError, TypeError):
             raw = b""
         if len(raw) != ID_SIZE:
-            raise InvalidOperation(f"a blob reference takes the 64 hex digits that put_blob returned, not {hash!r}")
+            raise InvalidOperation(f"a blob reference takes the 64 hex digits that put_blob returned, not {shown(hash)}")
         self.hash = raw.hex()
 
     def __repr__(self) -> str:
@@ -175,7 +176,7 @@ def encode_payload(value: Any) -> bytes:
     try:
         data = _payload_encoder.encode(value)
         _check_decoder.decode(data)  # what goes in must come out: e.g. a mapping keyed by Structs would not
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+    except Exception as error:  # among them whatever the properties of an unknown object raise
         raise InvalidOperation(
             f"this payload has no MessagePack form: {error}. A payload may hold None, bool, 64-bit integers, floats, "
             "str, bytes, lists, dicts, Structs, datetimes and BlobRef"
@@ -211,20 +212,20 @@ def event_type(
 ) -> EventType:
     """A checked `EventType`. `upcast[v]` turns the plain payload of version v into that of version v + 1."""
     if upcast is not None and not isinstance(upcast, Mapping):
-        raise InvalidOperation(f"upcast of event type {name!r} maps versions to functions; {upcast!r} is no mapping")
+        raise InvalidOperation(f"upcast of event type {name!r} maps versions to functions; {shown(upcast)} is no mapping")
     upcast = dict(upcast or {})
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version < 1 << 32:
-        raise InvalidOperation(f"the version of event type {name!r} must be a whole number from 1, not {version!r}")
+        raise InvalidOperation(f"the version of event type {name!r} must be a whole number from 1, not {shown(version)}")
     for step, function in upcast.items():
         if not isinstance(step, int) or not 0 <= step < version or not callable(function):
             raise InvalidOperation(
-                f"upcast of event type {name!r} maps a version below {version} to a function, not {step!r}: "
-                f"{function!r}"
+                f"upcast of event type {name!r} maps a version below {version} to a function, not {shown(step)}: "
+                f"{shown(function)}"
             )
     try:
         decoder = msgspec.msgpack.Decoder(struct, ext_hook=_decode_extension, dec_hook=_decode_custom)
-    except TypeError as error:
-        raise InvalidOperation(f"event type {name!r}: {struct!r} is no type that msgspec can decode: {error}") from None
+    except Exception as error:  # a TypeError, or what the type itself raises
+        raise InvalidOperation(f"event type {name!r}: {shown(struct)} is no type that msgspec can decode: {error}") from None
     return EventType(struct, version, upcast, decoder)
 
 

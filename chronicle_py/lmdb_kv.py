@@ -6,8 +6,8 @@ What LMDB asks of its users is handled here and nowhere else:
   full map or disk ends as `StoreFull`; the transaction is gone, what was committed before is untouched.
 - One process must open one file once. Opens are counted in `_open_files`, keyed by device and inode, and share one
   environment.
-- An environment must not be used across fork(). The child opens the file anew, at its next use, and never touches what it
-  inherited: freeing that would give the parent's reader slots away.
+- An environment must not be used across fork(). The child opens the file anew, at its next use, and never touches what
+  it inherited: freeing that would give the parent's reader slots away.
 - A reader that was killed keeps its slot; stale slots are cleared at open and when the table is full.
 - The file may be replaced under us (a compaction, a backup put back). Each write, and at most every 20 ms a read, looks
   whether the path still names the open file, and opens it anew if not. A lock file counts the transactions of one data
@@ -24,7 +24,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from types import TracebackType
@@ -36,11 +36,10 @@ import lmdb.verify
 
 from chronicle_py.errors import ChronicleError, CorruptStore, InvalidOperation, NotFound, ReadOnly, StoreFull
 from chronicle_py.kv import SPACE_NAMES, Reader, Writer
+from chronicle_py.shown import shown
 
-try:
+if sys.platform != "win32":  # there, an open file cannot be replaced either
     import fcntl
-except ImportError:  # not on Windows, where an open file cannot be replaced either
-    fcntl = None  # type: ignore[assignment]
 
 DATA_FILE: Final = "chronicle.lmdb"  # inside a folder
 DEFAULT_MAP_SIZE: Final = 64 << 30 if sys.maxsize > 1 << 32 and os.name == "posix" else 1 << 30
@@ -63,18 +62,18 @@ def _refuse(error: Exception, doing: str, path: str) -> NoReturn:
             "Open it with a larger map_size (bytes), in every process that uses it"
         ) from error
     if any(word in text for word in ("No space left", "File too large", "quota")):
-        raise StoreFull(
-            f"{doing} {path}: {text}. Nothing of this write was kept; free some space and go on"
-        ) from error
+        raise StoreFull(f"{doing} {path}: {text}. Nothing of this write was kept; free some space and go on") from error
     if "Input/output error" in text:  # LMDB's word for a write of which the disk took only a part
         raise StoreFull(f"{doing} {path}: {text}. The disk is full or fails; nothing of this write was kept") from error
     if isinstance(error, lmdb.ReadonlyError) or "Permission denied" in text or "Read-only file system" in text:
         raise ReadOnly(
-            f"{doing} {path}: {text}. Readers too write the lock file beside it (readonly=True needs none on a read-only "
-            "file system): give this user the right to, or open a copy"
+            f"{doing} {path}: {text}. Readers too write the lock file beside it (readonly=True needs none on a "
+            "read-only file system): give this user the right to, or open a copy"
         ) from error
     if isinstance(error, lmdb.ReadersFullError):
-        raise InvalidOperation(f"{doing} {path}: {MAX_READERS} readers are at work on it at once; close some") from error
+        raise InvalidOperation(
+            f"{doing} {path}: {MAX_READERS} readers are at work on it at once; close some"
+        ) from error
     if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.PanicError | lmdb.InvalidError):
         raise CorruptStore(
             f"{doing} {path}: {text}. `chronicle verify` lists what is damaged; restore a backup"
@@ -90,7 +89,7 @@ class LmdbReader:
     __slots__ = ("_dbs", "_path", "_txn", "snapshot", "version")
 
     def __init__(self, txn: lmdb.Transaction, dbs: list[Any], path: str, generation: int = -1) -> None:
-        self._txn = txn
+        self._txn: Any = txn
         self._dbs = dbs
         self._path = path
         self.version: int = txn.id()
@@ -106,7 +105,8 @@ class LmdbReader:
 
     def get(self, space: int, key: bytes) -> bytes | None:
         try:
-            return self._txn.get(key, None, self._dbs[space])
+            found: bytes | None = self._txn.get(key, None, self._dbs[space])
+            return found
         except lmdb.Error as error:
             _refuse(error, "reading", self._path)
 
@@ -253,8 +253,8 @@ class LmdbFile:
                 return
             time.sleep(0.001)  # another process is between its commit and counting it
         raise InvalidOperation(
-            f"opening {self.path}: this file was put in the place of another one that a process still has open; close the "
-            "store there and open this one again"
+            f"opening {self.path}: this file was put in the place of another one that a process still has open; close "
+            "the store there and open this one again"
         )
 
     def _open_spaces(self, env: lmdb.Environment) -> list[Any]:
@@ -263,7 +263,9 @@ class LmdbFile:
                 new = not txn.stat()["entries"]
             if self.readonly:
                 if new:
-                    raise InvalidOperation(f"opening {self.path}: the file holds no store; open it without readonly=True")
+                    raise InvalidOperation(
+                        f"opening {self.path}: the file holds no store; open it without readonly=True"
+                    )
                 return [env.open_db(name.encode(), create=False) for name in SPACE_NAMES]
             # py-lmdb keeps handles of write transactions only, so that this waits for whoever is writing.
             with env.begin(write=True) as txn:
@@ -392,7 +394,8 @@ class LmdbFile:
 
 _open_files: dict[tuple[int, int], LmdbFile] = {}
 _registry = threading.Lock()
-_keys_of_path = lmdb._envid.env_keys
+_find_problems: Callable[..., list[str]] = lmdb.verify.verify
+_keys_of_path: Callable[[str, bool], tuple[Any, ...]] = lmdb._envid.env_keys
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -407,7 +410,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 @contextmanager
 def _alone_in(folder: str) -> Iterator[None]:
     """Waits for other processes that are in such a block for the same folder."""
-    if fcntl is None:
+    if sys.platform == "win32":
         yield
         return
     held = os.open(folder, os.O_RDONLY)
@@ -450,7 +453,7 @@ def open_file(
     file_path = _file_path(path, create=create and not readonly)
     size = DEFAULT_MAP_SIZE if map_size is None else map_size
     if not isinstance(size, int) or not 1 << 20 <= size <= MAX_MAP_SIZE:
-        raise InvalidOperation(f"map_size is a number of bytes from {1 << 20:,} to {MAX_MAP_SIZE:,}, not {map_size!r}")
+        raise InvalidOperation(f"map_size is a number of bytes from {1 << 20:,} to {MAX_MAP_SIZE:,}, not {shown(map_size)}")
     with _registry:
         try:
             stat = os.stat(file_path)
@@ -467,8 +470,8 @@ def open_file(
             )
         elif shared.durable != durable and not readonly:
             raise InvalidOperation(
-                f"this process has {file_path} open with durability={'full' if shared.durable else 'relaxed'!r} already; "
-                "open it with the same, or close that store first"
+                f"this process has {file_path} open with durability={'full' if shared.durable else 'relaxed'!r} "
+                "already; open it with the same, or close that store first"
             )
         shared.users += 1
     return shared
@@ -479,13 +482,13 @@ def _file_path(path: str | os.PathLike[str], *, create: bool) -> str:
     try:
         text = os.fsdecode(path)
     except TypeError:
-        raise InvalidOperation(f"a store's path is a str or a path object, not {path!r}") from None
+        raise InvalidOperation(f"a store's path is a str or a path object, not {shown(path)}") from None
     if not text or "\0" in text:
-        raise InvalidOperation(f"a store's path may not be empty or contain NUL: {text!r}")
+        raise InvalidOperation(f"a store's path may not be empty or contain NUL: {shown(text)}")
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
-        raise InvalidOperation(f"a store's path is valid Unicode, without lone surrogates: {text!r}") from None
+        raise InvalidOperation(f"a store's path is valid Unicode, without lone surrogates: {shown(text)}") from None
     folder = text.endswith(os.sep) or os.path.isdir(text)
     file_path = os.path.abspath(os.path.join(text, DATA_FILE) if folder else text)
     if os.path.exists(file_path):
@@ -533,7 +536,7 @@ def _check_file(path: str) -> None:
     # Pages that were taken and given back inside one transaction are never written, so that a sound file may end a
     # little early. Only a walk over the pages tells such a one from a file that was cut.
     try:
-        problems = lmdb.verify.verify(path, subdir=False)
+        problems: list[str] = _find_problems(path, subdir=False)
     except (lmdb.verify.VerifyError, OSError, ValueError, struct.error) as error:
         problems = [str(error)]
     if problems:
@@ -551,5 +554,3 @@ def _last_page(meta: bytes) -> tuple[int, int]:
 
 def _conforms(reader: LmdbReader, writer: LmdbWriter) -> tuple[Reader, Writer]:
     return reader, writer
-
-

@@ -16,6 +16,7 @@ from chronicle_py.event import Event, checked_event, decode_event
 from chronicle_py.kv import EVENTS, IDS, Reader
 from chronicle_py.lineages import Lineages
 from chronicle_py.records import Position, pack_position, unpack_position
+from chronicle_py.shown import shown
 
 BATCH = 1024  # events read under one snapshot
 MIN_PREFIX = 6  # hex digits of an id that a person may give
@@ -90,10 +91,10 @@ class Log:
     def resolve(self, reader: Reader, text: object) -> tuple[Position, Event]:
         """The event whose id is `text` or starts with it (a unique prefix of at least 6 hex digits)."""
         if not isinstance(text, str):
-            raise InvalidOperation(f"an event id is a str of hex digits, not {text!r}")
+            raise InvalidOperation(f"an event id is a str of hex digits, not {shown(text)}")
         digits = text.lower()
         if len(digits) < MIN_PREFIX or len(digits) > 64 or any(c not in "0123456789abcdef" for c in digits):
-            raise InvalidOperation(f"an event id is {MIN_PREFIX} to 64 hex digits, not {text!r}")
+            raise InvalidOperation(f"an event id is {MIN_PREFIX} to 64 hex digits, not {shown(text)}")
         start = bytes.fromhex(digits + "0" * (-len(digits) % 2))[: records.ID_PREFIX]
         above = int(digits[: 2 * records.ID_PREFIX], 16) + 1
         size = min(len(digits), 2 * records.ID_PREFIX)
@@ -106,9 +107,9 @@ class Log:
             if event.id.startswith(digits):
                 found.append(((lineage, seq), event))
         if not found:
-            raise NotFound(f"no event has an id that starts with {text!r}")
+            raise NotFound(f"no event has an id that starts with {shown(text)}")
         if len(found) > 1:
             raise InvalidOperation(
-                f"{text!r} is the start of several ids, of {found[0][1].id} for one; give more digits"
+                f"{shown(text)} is the start of several ids, of {found[0][1].id} for one; give more digits"
             )
         return found[0]

@@ -16,6 +16,7 @@ from blake3 import blake3
 from chronicle_py.errors import CorruptStore, InvalidName, InvalidOperation
 from chronicle_py.event import BLOB, NODE
 from chronicle_py.kv import OBJECTS, ReadScope, Writer
+from chronicle_py.shown import shown
 
 T = TypeVar("T")
 CACHE_BYTES = 64 << 20
@@ -85,8 +86,10 @@ def pack_blob(data: object, media_type: object) -> tuple[bytes, bytes]:
     """The id and the stored bytes of a blob."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidOperation(f"a blob is bytes, not {type(data).__name__}; encode text first, as in text.encode()")
+    if isinstance(data, memoryview):
+        data = data.tobytes()  # of what may lie scattered, or be made of other items than bytes
     if not isinstance(media_type, str) or not media_type.isascii() or not 0 < len(media_type) < 256:
-        raise InvalidName(f"a media type is 1 to 255 ASCII characters, like 'image/png', not {media_type!r}")
+        raise InvalidName(f"a media type is 1 to 255 ASCII characters, like 'image/png', not {shown(media_type)}")
     if len(data) > MAX_BLOB:
         raise InvalidOperation(f"a blob has at most {MAX_BLOB:,} bytes, this one has {len(data):,}; split it")
     stored = b"".join((BLOB, bytes((len(media_type),)), media_type.encode(), data))

@@ -20,6 +20,7 @@ from blake3 import blake3
 from chronicle_py.entries import Entries, ListSpine
 from chronicle_py.errors import InvalidOperation, ItemIndexError
 from chronicle_py.nodes import Objects
+from chronicle_py.shown import shown
 from chronicle_py.values import LIST, Codec, Extension, encode_value, register_extension
 
 T = TypeVar("T")
@@ -319,7 +320,7 @@ def _shared(entries: Entries) -> list[bytes | tuple[bytes, int]]:
 
 def _check_weight(weight: int) -> None:
     if not isinstance(weight, int) or not 0 <= weight < 2**63:
-        raise InvalidOperation(f"a weight must be an integer from 0 up, not {weight!r}")
+        raise InvalidOperation(f"a weight must be an integer from 0 up, not {shown(weight)}")
 
 
 _EMPTY = ListSpine(Codec(Any, None))

@@ -19,6 +19,7 @@ from blake3 import blake3
 from chronicle_py.entries import MapSpine
 from chronicle_py.errors import InvalidOperation, PathKeyError
 from chronicle_py.nodes import Objects
+from chronicle_py.shown import shown
 from chronicle_py.values import MAP, Codec, Extension, encode_value, register_extension
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ class Map(Mapping[str, T]):
     def __getitem__(self, key: str) -> T:
         item = self._find(key)
         if item is None:
-            raise PathKeyError(f"there is no key {key!r} in a map of {len(self)}")
+            raise PathKeyError(f"there is no key {shown(key)} in a map of {len(self)}")
         value: T = self._state[0].codec.decode(item)
         return value
 
@@ -175,7 +176,7 @@ class Map(Mapping[str, T]):
     def remove(self, key: str) -> "Map[T]":
         """Without `key`; raises `KeyError` when it is not there."""
         if self._find(key) is None:
-            raise PathKeyError(f"there is no key {key!r} in a map of {len(self)}")
+            raise PathKeyError(f"there is no key {shown(key)} in a map of {len(self)}")
         return self._change(key.encode(), None)
 
     def update(self, values: Mapping[str, T] | Iterable[tuple[str, T]]) -> "Map[T]":
@@ -326,11 +327,11 @@ def _merged(
 
 def _checked(key: str) -> bytes:
     if not isinstance(key, str):
-        raise InvalidOperation(f"a key of a Map must be a str, not {key!r}")
+        raise InvalidOperation(f"a key of a Map must be a str, not {shown(key)}")
     try:
         raw = key.encode()
     except UnicodeEncodeError:
-        raise InvalidOperation(f"a key of a Map must be encodable as UTF-8: {key!r} is not") from None
+        raise InvalidOperation(f"a key of a Map must be encodable as UTF-8: {shown(key)} is not") from None
     if len(raw) > MAX_KEY:
         raise InvalidOperation(f"a key of a Map has at most {MAX_KEY} bytes, not {len(raw)}: {key[:40]!r}…")
     return raw

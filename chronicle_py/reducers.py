@@ -22,6 +22,7 @@ from chronicle_py.document import DocumentState
 from chronicle_py.errors import InvalidOperation, ReducerFailed
 from chronicle_py.event import BlobRef, Event, EventType, bind, decode_payload, encode_payload, event_type
 from chronicle_py.item_log import ItemLog, Ref
+from chronicle_py.shown import shown
 from chronicle_py.tree import Objects
 
 S = TypeVar("S")
@@ -50,8 +51,11 @@ class Reducer(Protocol[S]):
     payload, or to (Struct, version, upcasters) — all other payloads are plain values.
     """
 
-    name: str
-    version: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
 
     def initial(self) -> S: ...
 
@@ -67,7 +71,7 @@ class FunctionReducer(msgspec.Struct, frozen=True):
     function: Callable[[Any, Event], Any]
     fingerprint: str = ""
     state_type: Any = None
-    events: Mapping[str, Any] = {}
+    events: Mapping[str, Any] | None = None
 
     def initial(self) -> Any:
         return self.start()
@@ -93,7 +97,7 @@ def reducer(
     """
 
     def wrap(function: Callable[[Any, Event], Any]) -> FunctionReducer:
-        return FunctionReducer(name, version, initial, function, fingerprint, state_type, dict(events or {}))
+        return FunctionReducer(name, version, initial, function, fingerprint, state_type, events)
 
     return wrap
 
@@ -272,15 +276,15 @@ _decode_ops = msgspec.msgpack.Decoder(list[TreeOp]).decode
 def check_path(path: object) -> str:
     """A relative path of non-empty components, none of them '.' or '..'."""
     if not isinstance(path, str) or not path:
-        raise InvalidOperation(f"a path is a non-empty str, not {path!r}")
+        raise InvalidOperation(f"a path is a non-empty str, not {shown(path)}")
     if path.startswith("/"):
-        raise InvalidOperation(f"a path is relative, without a leading '/': {path!r}")
+        raise InvalidOperation(f"a path is relative, without a leading '/': {shown(path)}")
     if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
-        raise InvalidOperation(f"a path has no empty, '.' or '..' component and no NUL: {path!r}")
+        raise InvalidOperation(f"a path has no empty, '.' or '..' component and no NUL: {shown(path)}")
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise InvalidOperation(f"a path is valid Unicode, without lone surrogates: {path!r}") from None
+        raise InvalidOperation(f"a path is valid Unicode, without lone surrogates: {shown(path)}") from None
     if size > 256:
         raise InvalidOperation(f"a path has at most 256 bytes of UTF-8, this one has {size}: {path[:40]!r}…")
     return path
@@ -336,7 +340,18 @@ class Tree:
 
 
 def _event_types(given: Mapping[str, Any]) -> dict[str, EventType]:
-    return {name: event_type(name, *(kind if isinstance(kind, tuple) else (kind,))) for name, kind in given.items()}
+    if not isinstance(given, Mapping):
+        raise InvalidOperation(f"a reducer's `events` maps event types to Structs; {shown(given)} is no mapping")
+    found = {}
+    for name, kind in given.items():
+        parts = kind if isinstance(kind, tuple) else (kind,)
+        if not isinstance(name, str) or not 1 <= len(parts) <= 3:
+            raise InvalidOperation(
+                "a reducer's `events` maps event types to a Struct, or to (Struct, version, upcasters), not "
+                f"{shown(name)} to {shown(kind)}"
+            )
+        found[name] = event_type(name, *parts)
+    return found
 
 
 def _schema(types: Mapping[str, EventType]) -> list[Any]:
@@ -346,7 +361,7 @@ def _schema(types: Mapping[str, EventType]) -> list[Any]:
         try:
             shape: Any = msgspec.json.encode(msgspec.json.schema(kind.struct), order="sorted")
         except TypeError:
-            shape = kind.struct.__qualname__
+            shape = getattr(kind.struct, "__qualname__", "")
         found.append([name, shape, kind.version, sorted(kind.upcast)])
     return found
 
@@ -361,16 +376,32 @@ class Custom:
         self.slot = slot
         self.source = source
         self._objects = objects
-        self._types = _event_types(getattr(source, "events", None) or {})
-        self.fingerprint = str(getattr(source, "fingerprint", "") or "")
+        events = getattr(source, "events", None)
+        self._types = {} if events is None else _event_types(events)
+        fingerprint = getattr(source, "fingerprint", "")
+        if not isinstance(fingerprint, str) or not fingerprint.isascii():
+            raise InvalidOperation(f"a reducer's fingerprint is a str of ASCII characters, not {shown(fingerprint)}")
+        self.fingerprint = fingerprint
         self._state_type: Any = getattr(source, "state_type", None)
+        start = self.initial()
         if self._state_type is None:
-            start = self.initial()
             self._state_type = type(start) if isinstance(start, msgspec.Struct) else Any
+        try:
+            msgspec.msgpack.Decoder(self._state_type)
+        except Exception as error:  # a TypeError, or what the type itself raises
+            raise InvalidOperation(
+                f"the state_type of reducer {self.name!r} is no type that msgspec can decode: {error}"
+            ) from None
         self.identity = digest("custom", source.name, source.version, self.fingerprint, _schema(self._types))
 
     def initial(self) -> Any:
-        return self.source.initial()
+        try:
+            return self.source.initial()
+        except Exception as error:
+            raise ReducerFailed(
+                f"reducer {self.name!r} of slot {self.slot!r} raised {type(error).__name__} when asked for its initial "
+                f"state: {error}. Mend its initial()"
+            ) from error
 
     def fold(self, state: Any, lineage: int, events: list[Event]) -> Any:
         fold = self.source.fold

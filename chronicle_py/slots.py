@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from chronicle_py import records
+from chronicle_py.document import check_set
 from chronicle_py.errors import InvalidOperation, ReducerMissing, StateExists, StateNotRegistered
 from chronicle_py.event import Event, encode_payload
 from chronicle_py.item_log import Ref
 from chronicle_py.kv import META, SLOTS, Reader
-from chronicle_py.names import check_slot, check_type
+from chronicle_py.names import check_name, check_slot, check_type
 from chronicle_py.records import SlotRecord
 from chronicle_py.reducers import BUILT_IN, Custom, Kind, Reducer, built_in, check_path, decode_edit, decode_items
+from chronicle_py.shown import shown
 from chronicle_py.transaction import Transaction, transaction
 
 if TYPE_CHECKING:
@@ -186,11 +188,14 @@ class SlotTable:
 
     def _custom(self, id: str, reducer: Reducer[Any]) -> Custom:
         name, version = getattr(reducer, "name", None), getattr(reducer, "version", None)
-        if not isinstance(reducer, Reducer) or not isinstance(name, str) or not isinstance(version, int):
+        if not isinstance(reducer, Reducer) or not isinstance(name, str) or type(version) is not int:
             raise InvalidOperation(
                 f"registering slot {id!r}: a reducer has name (str), version (int), initial() and fold(state, event); "
-                f"{reducer!r} has not. The decorator chronicle_py.reducer makes one of a function"
+                f"{shown(reducer)} has not. The decorator chronicle_py.reducer makes one of a function"
             )
+        check_name("a reducer's name", name)
+        if not 0 <= version < 1 << 63:
+            raise InvalidOperation(f"registering slot {id!r}: a reducer's version is from 0 up, not {shown(version)}")
         return Custom(id, reducer, self._engine.objects)
 
     def _store(self, tx: Transaction, id: str, record: SlotRecord) -> None:
@@ -230,7 +235,7 @@ class SlotTable:
             raise InvalidOperation(f"registering slot {id!r}: types= and sources= are sequences of str, not one str")
         for what, names in (("types", types), ("sources", sources)):
             if not isinstance(names, Iterable):
-                raise InvalidOperation(f"registering slot {id!r}: {what}= is a sequence of str, not {names!r}")
+                raise InvalidOperation(f"registering slot {id!r}: {what}= is a sequence of str, not {shown(names)}")
         heard = tuple(sorted({check_type(t) for t in types}))
         followed = tuple(sorted({check_slot(s, "a source") for s in sources} - {id}))
         if custom is not None:
@@ -240,7 +245,7 @@ class SlotTable:
                 0, CUSTOM, custom.name, custom.source.version, custom.identity.hex(), heard, followed, b""
             )
         if kind not in BUILT_IN:
-            raise InvalidOperation(f"registering slot {id!r}: kind= is one of {', '.join(BUILT_IN)}, not {kind!r}")
+            raise InvalidOperation(f"registering slot {id!r}: kind= is one of {', '.join(BUILT_IN)}, not {shown(kind)}")
         if heard and kind not in _WITH_TYPES:
             raise InvalidOperation(
                 f"registering slot {id!r}: a {kind} cannot be made of events of other types; use a reducer for that"
@@ -261,11 +266,13 @@ def _check_initial(id: str, kind: str, initial: Any) -> bytes:
     data = encode_payload(initial)
     if kind == "append_log" and not _is_array(data):
         raise InvalidOperation(
-            f"registering slot {id!r}: the initial value of an append_log is a list, not {initial!r}"
+            f"registering slot {id!r}: the initial value of an append_log is a list, not {shown(initial)}"
         )
+    if kind == "document":
+        check_set(initial)
     if kind == "tree":
         if not isinstance(initial, dict):
-            raise InvalidOperation(f"registering slot {id!r}: the initial value of a tree is a dict, not {initial!r}")
+            raise InvalidOperation(f"registering slot {id!r}: the initial value of a tree is a dict, not {shown(initial)}")
         for path in initial:
             check_path(path)
     return data

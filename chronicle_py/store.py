@@ -21,6 +21,7 @@ from chronicle_py.lmdb_kv import open_file
 from chronicle_py.names import check_slot, check_type
 from chronicle_py.objects import Blob, pack_blob, unpack_blob
 from chronicle_py.reducers import Reducer
+from chronicle_py.shown import shown
 from chronicle_py.transaction import transaction
 from chronicle_py.verify import Progress, Report, verify
 
@@ -73,7 +74,10 @@ def open(
     reserved (not used) for the file, 64 GiB; the same in every process. O(1), about 0.2 ms.
     """
     if durability not in ("full", "relaxed"):
-        raise InvalidOperation(f'durability is "full" or "relaxed", not {durability!r}')
+        raise InvalidOperation(f'durability is "full" or "relaxed", not {shown(durability)}')
+    for name, switch in (("readonly", readonly), ("create", create)):
+        if not isinstance(switch, bool):
+            raise InvalidOperation(f"{name}= is True or False, not {shown(switch)}")
     file = open_file(path, readonly=readonly, create=create, durable=durability == "full", map_size=map_size)
     try:
         return Store(Engine(file, readonly=readonly, clock=clock, entropy=entropy))
@@ -225,7 +229,7 @@ class Store:
         except (ValueError, TypeError):
             key = b""
         if len(key) != 32:
-            raise InvalidName(f"a blob's id is the 64 hex digits that put_blob returned, not {hash!r}")
+            raise InvalidName(f"a blob's id is the 64 hex digits that put_blob returned, not {shown(hash)}")
         with self._engine.read() as reader:
             stored = reader.get(OBJECTS, key)
         if stored is None:
@@ -261,6 +265,10 @@ class Store:
 
     def verify(self, deep: bool = False, progress: Progress | None = None) -> Report:
         """Checks everything stored against everything else; `deep` also folds every slot anew and compares."""
+        if not isinstance(deep, bool):
+            raise InvalidOperation(f"verify(deep=) is True or False, not {shown(deep)}")
+        if progress is not None and not callable(progress):
+            raise InvalidOperation(f"verify(progress=) is a function of (done, total), not {shown(progress)}")
         return verify(self._engine, deep, progress)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from chronicle_py.engine import Engine
 
 _FLUSH = 1024  # events held back before they are put
+
+
+T = TypeVar("T")
 
 
 def current_task() -> object | None:
@@ -57,8 +60,8 @@ class Transaction:
     """One write transaction. Made by `Engine.begin`, ended by `Engine.end`."""
 
     __slots__ = (
-        "_scope", "aborted", "causes", "changes", "depth", "dirty", "engine", "events", "failure", "ids", "run", "run_lineage", "task",
-        "thread", "tip", "writer",
+        "_scope", "abandoned", "aborted", "causes", "changes", "depth", "dirty", "engine", "events", "failure", "ids", "run",
+        "run_lineage", "task", "thread", "tip", "writer",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, writer: Writer, tip: Tip) -> None:
@@ -69,6 +72,7 @@ class Transaction:
         self.thread = threading.get_ident()
         self.task = current_task()
         self.aborted = False
+        self.abandoned = False  # left on another thread, where LMDB cannot end it
         self.changes = 0  # rises with everything that is written: tells a refused call from a half-done one
         self.failure: str | None = None
         self.dirty: set[str] = set()
@@ -301,6 +305,18 @@ class TransactionScope:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+def while_kept(found: Iterator[T], within: Transaction | None) -> Iterator[T]:
+    """What an iteration finds that began inside a transaction: once that was aborted, other things may lie there."""
+    return found if within is None else _while_kept(found, within)
+
+
+def _while_kept(found: Iterator[T], within: Transaction) -> Iterator[T]:
+    for item in found:
+        if within.aborted:
+            raise InvalidOperation("this iteration began in a transaction that was not kept; begin it again")
+        yield item
 
 
 @contextmanager

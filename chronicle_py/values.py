@@ -17,6 +17,7 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 
 from chronicle_py.errors import CorruptStore, InvalidOperation
 from chronicle_py.nodes import VALUE, Objects, address_of, body_of
+from chronicle_py.shown import shown
 
 LIST = 2
 MAP = 3
@@ -74,7 +75,7 @@ def encode_extension(value: Any) -> Ext:
                 raise Unsaved
             return Ext(code, extension.encode(value))
     raise InvalidOperation(
-        f"a value of type {type(value).__name__} cannot be kept in a collection: {value!r}"
+        f"a value of type {type(value).__name__} cannot be kept in a collection: {shown(value)}"
     )
 
 
@@ -173,7 +174,7 @@ def _guarded(decode: Callable[[Any], Any], body: Any, element: Any) -> Any:
     try:
         return decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidOperation(f"a value does not fit the element type {element!r}: {error}") from None
+        raise InvalidOperation(f"a value does not fit the element type {shown(element)}: {error}") from None
     except msgspec.MsgspecError as error:
         raise CorruptStore(f"a value cannot be decoded: {error}") from None
 

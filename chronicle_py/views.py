@@ -36,7 +36,8 @@ from chronicle_py.reducers import (
 from chronicle_py.reducers import (
     BATCH as TREE_BATCH,
 )
-from chronicle_py.transaction import Transaction, transaction
+from chronicle_py.shown import shown
+from chronicle_py.transaction import Transaction, transaction, while_kept
 
 if TYPE_CHECKING:
     from chronicle_py.branch import Branch
@@ -201,12 +202,12 @@ class TreeView(View, Mapping[str, Any]):
 
     def __getitem__(self, path: str) -> Any:
         if not _is_path(path):
-            raise PathKeyError(f"slot {self._slot!r} of branch {self._branch.name!r} has no path {path!r}: it is no path")
+            raise PathKeyError(f"slot {self._slot!r} of branch {self._branch.name!r} has no path {shown(path)}: it is no path")
         found = self._map()
         try:
             return found[path]
         except KeyError:
-            raise PathKeyError(f"slot {self._slot!r} of branch {self._branch.name!r} has no path {path!r}") from None
+            raise PathKeyError(f"slot {self._slot!r} of branch {self._branch.name!r} has no path {shown(path)}") from None
 
     def __contains__(self, path: object) -> bool:
         return _is_path(path) and path in self._map()
@@ -228,7 +229,7 @@ class TreeView(View, Mapping[str, Any]):
     def scan(self, prefix: str = "") -> Iterator[tuple[str, Any]]:
         """The pairs at and below a prefix of whole components. O(log n + what it yields)."""
         if not isinstance(prefix, str):
-            raise InvalidOperation(f"a prefix of paths is a str, not {prefix!r}")
+            raise InvalidOperation(f"a prefix of paths is a str, not {shown(prefix)}")
         found = self._map()
         prefix = prefix.rstrip("/")
         if not prefix:
@@ -270,7 +271,7 @@ class TreeView(View, Mapping[str, Any]):
         """Several changes as one event: ("put", path, value) and ("remove", path), applied in order."""
         self._writable()
         if not isinstance(ops, Iterable):
-            raise InvalidOperation(f"batch takes a list of operations, not {ops!r}")
+            raise InvalidOperation(f"batch takes a list of operations, not {shown(ops)}")
         changes: list[dict[str, Any]] = []
         for op in ops:
             if isinstance(op, tuple | list) and len(op) == 3 and op[0] == "put":
@@ -278,7 +279,7 @@ class TreeView(View, Mapping[str, Any]):
             elif isinstance(op, tuple | list) and len(op) == 2 and op[0] == "remove":
                 changes.append({"path": check_path(op[1])})
             else:
-                raise InvalidOperation(f'a tree operation is ("put", path, value) or ("remove", path), not {op!r}')
+                raise InvalidOperation(f'a tree operation is ("put", path, value) or ("remove", path), not {shown(op)}')
         payload = encode_payload(changes)
         with transaction(self._branch.engine) as tx:
             state = self._state_in(tx)
@@ -298,7 +299,7 @@ class TreeView(View, Mapping[str, Any]):
 
     def _missing(self, path: str) -> PathKeyError:
         return PathKeyError(
-            f"removing {path!r}: slot {self._slot!r} of branch {self._branch.name!r} has no such path; .list() shows "
+            f"removing {shown(path)}: slot {self._slot!r} of branch {self._branch.name!r} has no such path; .list() shows "
             "those there are"
         )
 
@@ -335,7 +336,7 @@ class LogView(View, Sequence[Any]):
             try:
                 start, stop, step = index.indices(len(log))
             except (TypeError, ValueError) as error:
-                raise InvalidOperation(f"reading {index!r} of slot {self._slot!r}: {error}") from None
+                raise InvalidOperation(f"reading {shown(index)} of slot {self._slot!r}: {error}") from None
             if step == 1:
                 return [decode_payload(raw) for raw in self._raw(log, start, max(start, stop))]
             return [self._item(log, i) for i in range(start, stop, step)]
@@ -343,10 +344,13 @@ class LogView(View, Sequence[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         log = self._items()
-        return (decode_payload(raw) for raw in self._raw(log, 0, len(log)))
+        found = (decode_payload(raw) for raw in self._raw(log, 0, len(log)))
+        return while_kept(found, self._branch.engine.running())
 
     def __reversed__(self) -> Iterator[Any]:
-        log = self._items()
+        return while_kept(self._backwards(self._items()), self._branch.engine.running())
+
+    def _backwards(self, log: ItemLog) -> Iterator[Any]:
         for stop in range(len(log), 0, -BATCH):
             yield from map(decode_payload, reversed(list(self._raw(log, max(0, stop - BATCH), stop))))
 
@@ -362,7 +366,7 @@ class LogView(View, Sequence[Any]):
     def tail(self, n: int) -> list[Any]:
         """The last n items, or all where there are fewer. O(log n + n)."""
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
-            raise InvalidOperation(f"tail takes a number of items from 0, not {n!r}")
+            raise InvalidOperation(f"tail takes a number of items from 0, not {shown(n)}")
         log = self._items()
         return [decode_payload(raw) for raw in self._raw(log, max(0, len(log) - n), len(log))]
 
@@ -394,11 +398,11 @@ class LogView(View, Sequence[Any]):
 
     def _index(self, log: ItemLog, index: object) -> int:
         if not isinstance(index, int) or isinstance(index, bool):
-            raise InvalidOperation(f"an item is named by its index (int), not by {index!r}")
+            raise InvalidOperation(f"an item is named by its index (int), not by {shown(index)}")
         length = len(log)
         if not -length <= index < length:
             raise ItemIndexError(
-                f"slot {self._slot!r} of branch {self._branch.name!r} has {length} items, there is no item {index}"
+                f"slot {self._slot!r} of branch {self._branch.name!r} has {length} items, there is no item {shown(index)}"
             )
         return index if index >= 0 else length + index
 
@@ -467,9 +471,9 @@ class LogView(View, Sequence[Any]):
         """Takes the items [start, stop) out of the log, clamped to its length; 0 ≤ start ≤ stop."""
         for bound in (start, stop):
             if not isinstance(bound, int) or isinstance(bound, bool):
-                raise InvalidOperation(f"redact takes two indexes (int), not {bound!r}")
+                raise InvalidOperation(f"redact takes two indexes (int), not {shown(bound)}")
         if not 0 <= start <= stop:
-            raise InvalidOperation(f"redact takes 0 <= start <= stop, not {start} and {stop}")
+            raise InvalidOperation(f"redact takes 0 <= start <= stop, not {shown(start)} and {shown(stop)}")
         self._writable()
         with transaction(self._branch.engine) as tx:
             length = len(self._state_in(tx))
@@ -481,7 +485,7 @@ class LogView(View, Sequence[Any]):
     ) -> Event:
         """Replaces the whole log."""
         if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-            raise InvalidOperation(f"set takes the items as a list, not {items!r}")
+            raise InvalidOperation(f"set takes the items as a list, not {shown(items)}")
         return self._operate(SET, encode_payload(list(items)), caused_by, linked_to, expect)
 
 

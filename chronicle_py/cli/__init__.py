@@ -12,9 +12,12 @@ def main() -> None:
     import sys
     from io import TextIOWrapper
 
-    from chronicle_py.cli.commands import app
-
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a letter is no reason to fail
-    app(prog_name="chronicle")
+    try:
+        from chronicle_py.cli.commands import app
+
+        app(prog_name="chronicle")
+    except KeyboardInterrupt:  # while it was still starting
+        sys.exit(130)

@@ -21,6 +21,7 @@ UsageError: Any = typer.BadParameter.__mro__[1]  # typer keeps these two to itse
 ClickException: Any = UsageError.__mro__[1]
 
 FAILED: Final = 1
+USAGE: Final = 2
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 SECTIONS: Final = ("Looking", "Writing", "Branches", "State", "Exchange", "The store")
@@ -38,16 +39,36 @@ class Failure(Exception):
     """A command did what it was asked, and the answer is bad news: one line and exit 1."""
 
 
-def one_line(text: str) -> str:
-    return " ".join(text.split())
+def _fate(error: BaseException, name: str) -> tuple[int, str]:
+    """The exit code that an error means, and the line that says so."""
+    if isinstance(error, ClickException):
+        ctx = getattr(error, "ctx", None)
+        command = ctx.command_path if ctx is not None else name
+        message = str(error.format_message()).rstrip(".")
+        return USAGE, f"{command}: {message}. See `{command} --help`"
+    if isinstance(error, _Ended):
+        return error.code, f"{name}: {error}" if error.args[0] else ""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return INTERRUPTED, f"{name}: interrupted"
+    if isinstance(error, BrokenPipeError):
+        return PIPE_CLOSED, ""
+    if os.environ.get("CHRONICLE_TRACEBACK"):
+        raise error
+    if isinstance(error, ChronicleError | Failure):
+        return FAILED, f"{name}: {error}"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return FAILED, f"{name}: {where}{error.strerror or error}"
+    return FAILED, f"{name}: unexpected {type(error).__name__}: {error}. Please report it (CHRONICLE_TRACEBACK=1)"
 
 
-def _end(code: int, name: str, message: str) -> NoReturn:
+def _end(code: int, line: str) -> NoReturn:
+    if code == PIPE_CLOSED:
+        _swallow_output()
     try:
         sys.stdout.flush()
-        if message:
-            print(f"{name}: {one_line(message)}", file=sys.stderr)
-            sys.stderr.flush()
+        if line:
+            print(" ".join(line.split()), file=sys.stderr, flush=True)
     except OSError:
         _swallow_output()
     sys.exit(code)
@@ -63,34 +84,11 @@ class Group(TyperGroup):
     """The app as a group of commands that lists them by section, and turns whatever is raised into an exit code."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        name = str(extra.get("prog_name") or "chronicle")
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
-        except ClickException as error:
-            ctx = getattr(error, "ctx", None)
-            name = ctx.command_path if ctx is not None else name
-            message = str(error.format_message()).rstrip(".")
-            _end(error.exit_code, name, f"{message}. See `{name} --help`")
-        except _Ended as error:
-            if error.code == PIPE_CLOSED:
-                _swallow_output()
-            _end(error.code, name, str(error))
-        except (KeyboardInterrupt, typer.Abort):
-            _end(INTERRUPTED, name, "interrupted")
-        except BrokenPipeError:
-            _swallow_output()
-            sys.exit(PIPE_CLOSED)
-        except (ChronicleError, Failure) as error:
-            self._show(error)
-            _end(FAILED, name, str(error))
-        except OSError as error:
-            self._show(error)
-            where = f"{error.filename}: " if error.filename else ""
-            _end(FAILED, name, f"{where}{error.strerror or error}")
-        except Exception as error:
-            self._show(error)
-            _end(FAILED, name, f"unexpected {type(error).__name__}: {error}. Please report it (CHRONICLE_TRACEBACK=1)")
+        except (Exception, KeyboardInterrupt) as error:
+            _end(*_fate(error, str(extra.get("prog_name") or "chronicle")))
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -100,11 +98,6 @@ class Group(TyperGroup):
             raise _Ended(INTERRUPTED, "interrupted") from None
         except BrokenPipeError:
             raise _Ended(PIPE_CLOSED, "") from None
-
-    @staticmethod
-    def _show(error: BaseException) -> None:
-        if os.environ.get("CHRONICLE_TRACEBACK"):
-            raise error
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

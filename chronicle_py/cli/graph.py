@@ -82,7 +82,7 @@ def limbs(tips: Sequence[Tip], id_at: IdAt) -> list[Limb]:
         if owner is None:
             trunks.append(limb)
         else:
-            owner.marks.add(base)
+            owner.marks |= {base, min(base + 1, owner.top)}
             if tip.seq > base:
                 owner.leaving.setdefault(base, []).append(limb)
         if tip.seq > base:

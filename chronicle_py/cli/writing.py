@@ -141,7 +141,8 @@ def put(
     chronicle blob put picture.png
     """
     data = binary_input(file)
-    kind = media_type or mimetypes.guess_type(file)[0] or "application/octet-stream"
+    guessed = mimetypes.guess_type(file)[0] or "application/octet-stream"
+    kind = guessed if media_type is None else media_type
     with writing(store) as opened:
         id = opened.put_blob(data, kind)
     if json:

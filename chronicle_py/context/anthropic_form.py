@@ -26,6 +26,7 @@ START: Final = "[The conversation starts here.]"
 """What stands first where the user did not speak first."""
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_PDF = ("application/pdf",)
 _DOCUMENT_FIELDS = ("title", "context", "citations")
 _UNMARKED = ("thinking", "redacted_thinking")
 
@@ -100,16 +101,27 @@ def _part(part: Any) -> Plain:
 
 
 def _media(block: Media) -> Plain:
-    source = block.source
-    kind, media_type = source.get("type"), source.get("media_type")
+    source = _source(block)
+    if source is None:
+        return {"type": "text", "text": media_text(block)}
     if block.kind == "image":
-        if kind == "base64" and media_type in _IMAGES:
-            return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": source.get("data")}}
-        if kind == "url":
-            return {"type": "image", "source": {"type": "url", "url": source.get("url")}}
-    elif block.kind == "document":
-        known = (kind == "base64" and media_type == "application/pdf") or kind in ("text", "url", "content")
-        if known:
-            fields = {name: json_value(block.extra[name]) for name in _DOCUMENT_FIELDS if name in block.extra}
-            return {"type": "document", "source": json_value(source), **fields}
-    return {"type": "text", "text": media_text(block)}
+        return {"type": "image", "source": source}
+    fields = {name: json_value(block.extra[name]) for name in _DOCUMENT_FIELDS if name in block.extra}
+    return {"type": "document", "source": source, **fields}
+
+
+def _source(block: Media) -> Plain | None:
+    """The source as the API takes it; None where it does not."""
+    source = block.source
+    kind, media_type, data, url = (source.get(name) for name in ("type", "media_type", "data", "url"))
+    if block.kind not in ("image", "document"):
+        return None
+    if kind == "url" and isinstance(url, str):
+        return {"type": "url", "url": url}
+    if kind == "base64" and media_type in (_IMAGES if block.kind == "image" else _PDF) and isinstance(data, str):
+        return {"type": "base64", "media_type": media_type, "data": data}
+    if block.kind == "document" and kind == "text" and isinstance(data, str) and data.strip():
+        return {"type": "text", "media_type": "text/plain", "data": data}
+    if block.kind == "document" and kind == "content" and isinstance(source.get("content"), str | list):
+        return {"type": "content", "content": json_value(source["content"])}
+    return None

@@ -8,6 +8,7 @@ are folded here, in memory, from the same events. Either way reading writes noth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from chronicle_py.context.message_events import Head
@@ -31,10 +32,8 @@ class FoldedSlot:
     ) -> None:
         self.id = id
         self._engine = store._engine
-        try:
+        with suppress(ReadOnly):  # folded here, then
             store.register_state(id, reducer=reducer, types=types, sources=sources)
-        except ReadOnly:
-            pass  # folded here
         self._kind = Custom(id, reducer, self._engine.objects)
         self._own = Slot(id, _record(reducer, types, sources), self._kind)
         self._states: dict[int, tuple[int, bytes, Any]] = {}  # lineage -> (sequence, event id, state)

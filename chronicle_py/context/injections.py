@@ -33,7 +33,9 @@ class Injection(msgspec.Struct, frozen=True):
 def checked(injections: Iterable[Injection]) -> list[tuple[Injection, list[Block]]]:
     """The injections with their parsed blocks; InvalidOperation says what is wrong with one."""
     if isinstance(injections, Injection | str | Mapping) or not isinstance(injections, Iterable):
-        raise InvalidOperation(f"compile(injections=) takes several Injections, not {injections!r:.80}; write [injection]")
+        raise InvalidOperation(
+            f"compile(injections=) takes several Injections, not {injections!r:.80}; write [injection]"
+        )
     found = []
     for injection in injections:
         if not isinstance(injection, Injection):
@@ -47,10 +49,8 @@ def checked(injections: Iterable[Injection]) -> list[tuple[Injection, list[Block
     return found
 
 
-def places(messages: Sequence[Sequence[Block]], anchor: int | None) -> tuple[int, int]:
+def places(messages: Sequence[Sequence[Block]], anchor: int) -> tuple[int, int]:
     """Where `before_user` and `after_user` go among messages of these blocks. `anchor`: index of the user message."""
-    if anchor is None:
-        return len(messages), len(messages)
     before, after = anchor, anchor + 1
     while before > 0 and _answers(messages[before]):
         before -= 1

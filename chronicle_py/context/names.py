@@ -1,9 +1,9 @@
 """Which slots the conversation layer keeps its state in, by namespace. Pure.
 
-    <messages>/messages   what stands on a branch           <messages>: the namespace when isolated, else "context"
-    <prefix>/memory       summaries, pins, head resets      <prefix>: the namespace, or "context" without one
-    <prefix>/log          the context log
-    <prefix>/<strategy>   the strategy's own state, by its name
+<messages>/messages   what stands on a branch           <messages>: the namespace when isolated, else "context"
+<prefix>/memory       summaries, pins, head resets      <prefix>: the namespace, or "context" without one
+<prefix>/log          the context log
+<prefix>/<strategy>   the strategy's own state, by its name
 """
 
 from __future__ import annotations

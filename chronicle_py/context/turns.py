@@ -21,6 +21,7 @@ import msgspec
 
 from chronicle_py.context.blocks import Block, Media, Text, Thinking, ToolResult, ToolUse, Unknown
 from chronicle_py.context.tokens import as_json
+from chronicle_py.strategies.pairs import half
 
 CONTEXT_MANAGER: Final = "Context Manager"
 """The participant of messages that the conversation layer writes; it is nobody's name."""
@@ -123,7 +124,7 @@ def _settle_pairs(turns: list[Turn]) -> None:
                     open_calls.append((call.id, sent))
                     piece.block = ToolUse(sent, name_of(call.name), call.input)
                 else:
-                    piece.block = Text(call_text(call))
+                    (piece.block,) = half(call)
 
 
 def _answers(turn: Turn) -> list[str]:
@@ -142,7 +143,7 @@ def _settle_results(turn: Turn, calls: list[tuple[str, str]]) -> None:
             continue
         found = next((call for call in waiting if call[0] == result.tool_use_id), None)
         if found is None:
-            others += [Piece(block) for block in result_text(result)]
+            others += [Piece(block) for block in half(result)]
         else:
             waiting.remove(found)
             results.append(Piece(ToolResult(found[1], result.content, result.is_error), piece.cache))
@@ -172,20 +173,6 @@ def name_of(name: str) -> str:
 
 
 # --- as text --------------------------------------------------------------------------------------------------------
-
-
-def call_text(call: ToolUse) -> str:
-    """A call that is not answered."""
-    return f"[Tool call {call.name} ({call.id}), without its result] {as_json(call.input)}"
-
-
-def result_text(result: ToolResult) -> list[Block]:
-    """A result whose call is not there: text, and its media."""
-    head = f"[Result of tool call {result.tool_use_id}, which is not shown{', an error' if result.is_error else ''}]"
-    if isinstance(result.content, str):
-        return [Text(f"{head} {result.content}".rstrip())]
-    words = "\n".join(part.text for part in result.content if isinstance(part, Text))
-    return [Text(f"{head} {words}".rstrip()), *(part for part in result.content if isinstance(part, Media))]
 
 
 def media_text(block: Media) -> str:

@@ -62,7 +62,7 @@ class Graft:
         self._recent[event.key] = lineage, event.seq
         self._ends[lineage] = event.seq
         self.added += 1
-        if False:
+        if event.seq % BLOCK == 0:
             self._engine.checkpoints.close_block(self._tx, lineage, event.seq)
 
     def add_blob(self, key: bytes, stored: bytes) -> bool:

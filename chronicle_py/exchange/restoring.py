@@ -53,11 +53,12 @@ class _Restore:
         for number, text in numbered:
             if text.isspace():
                 continue
-            where = f"line {number}"
+            where, line = f"line {number}", None
             try:
-                self._line(where, lines.decode(text))
+                line = lines.decode(text)
+                self._line(where, line)
             except BadLine as error:
-                self._lost.note_gap(self._last[1])
+                self._lost.note_line(self._last[1], readable=line is not None)
                 self._faults.append(Fault(where, str(error)))
         if not self._ended:
             self._faults.append(Fault("end of file", "the line that ends an export is missing; the file was cut short"))
@@ -241,16 +242,17 @@ class _Lost:
     def __init__(self) -> None:
         self._kept: dict[bytes, Position] = {}  # a lost event -> its nearest ancestor that was kept
         self._gaps: dict[int, set[Position]] = {}  # the sequence of an unreadable event -> what probably came before
-        self._run: tuple[Position, int] = (0, 0), 0  # the last good event, and how many unreadable lines followed
+        self._run: tuple[Position, int] = (0, 0), 0  # the last good event, and how many bad lines followed
 
     def note(self, key: bytes, ancestor: Position) -> None:
         self._kept[key] = ancestor
 
-    def note_gap(self, last: Position) -> None:
-        """An unreadable line after the good event at `last`: most likely the event after it."""
+    def note_line(self, last: Position, readable: bool) -> None:
+        """A bad line after the good event at `last`. An unreadable one was most likely the event after it."""
         count = self._run[1] + 1 if self._run[0] == last else 1
         self._run = last, count
-        self._gaps.setdefault(last[1] + count, set()).add(last)
+        if not readable:
+            self._gaps.setdefault(last[1] + count, set()).add(last)
 
     def note_bad(self, line: EventLine, graft: Graft) -> None:
         """A line whose id is not that of its contents."""

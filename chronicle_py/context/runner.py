@@ -1,0 +1,210 @@
+"""`Runner`: the one impure step of a strategy. Has planned summaries made, and records them as events.
+
+Theory of operation. A piece of work is begun (planned on a branch, claimed, its request made), asked for outside any
+transaction, and finished: inside one transaction the plan is made again, and the summary is recorded only if the work
+still stands there, on the branch it was planned for. Otherwise the text is dropped. Before a summarizer is asked, a
+summary of the same key is looked for on any branch, and adopted by an event. A failure writes nothing.
+
+Claims keep the threads of one process from asking for one summary twice, on whatever branch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from chronicle_py.context.branch_view import BranchView
+from chronicle_py.context.conversation import Conversation
+from chronicle_py.context.folded_slot import FoldedSlot
+from chronicle_py.context.media import restored
+from chronicle_py.context.memory import MemoryState
+from chronicle_py.context.payloads import ADOPT, SUMMARY, SummaryPayload
+from chronicle_py.context.summarizers.asking import Patience, ask, ask_async
+from chronicle_py.context.summarizers.protocol import Summarizer
+from chronicle_py.errors import InvalidOperation, NotFound, ReadOnly
+from chronicle_py.event import BlobRef
+from chronicle_py.strategies.strategy import Request, Strategy, Work
+
+if TYPE_CHECKING:
+    from chronicle_py.store import Store
+
+
+class Outcome(Enum):
+    """What became of one tick."""
+
+    RECORDED = "recorded"
+    ADOPTED = "adopted"
+    DISCARDED = "discarded"  # its sources changed while the summarizer worked
+    BUSY = "busy"  # what is planned is being worked on elsewhere in this process
+    IDLE = "idle"  # nothing is planned
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """Where work is planned: one branch, one strategy."""
+
+    conversation: Conversation
+    strategy: Strategy[Any]
+    slot: FoldedSlot
+    memory: FoldedSlot
+
+    def plan(self, view: BranchView) -> Sequence[Work]:
+        """What is to be summarised at a head, without what a summary was recorded for already."""
+        planned = self.strategy.plan(self.slot.state(view.head))
+        if not planned:
+            return planned
+        known: MemoryState = self.memory.state(view.head)
+        return [work for work in planned if not known.has(work.key)]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """Work that was begun."""
+
+    work: Work
+    request: Request
+
+
+class _Claims:
+    """The keys that are being worked on in this process."""
+
+    def __init__(self) -> None:
+        self.keys: set[tuple[str, str]] = set()
+        self.changed = threading.Condition()
+
+
+_claims: WeakKeyDictionary[Any, _Claims] = WeakKeyDictionary()
+_claims_lock = threading.Lock()
+
+
+def _claims_of(store: Store) -> _Claims:
+    with _claims_lock:
+        return _claims.setdefault(store._engine, _Claims())
+
+
+class Runner:
+    """Works off what strategies plan."""
+
+    def __init__(self, store: Store, summarizer: Summarizer, patience: Patience) -> None:
+        self._store = store
+        self._claims = _claims_of(store)
+        self.summarizer = summarizer
+        self.patience = patience
+
+    def tick(self, scene: Scene, automatic: bool = False) -> Outcome:
+        """Adopts what there is, or has one planned summary made. SummarizerFailed: nothing was written."""
+        with self._begun(scene, automatic) as (outcome, job):
+            if job is None:
+                return outcome
+            return self._finish(scene, job, ask(self.summarizer, job.request, self.patience))
+
+    async def atick(self, scene: Scene) -> Outcome:
+        """The same without blocking the loop while the summarizer works."""
+        with self._begun(scene, False) as (outcome, job):
+            if job is None:
+                return outcome
+            return self._finish(scene, job, await ask_async(self.summarizer, job.request, self.patience))
+
+    def wait(self, seconds: float) -> None:
+        """Returns when work somewhere in this process has ended, or the time is up."""
+        with self._claims.changed:
+            self._claims.changed.wait(seconds)
+
+    def adopt(self, scene: Scene) -> int:
+        """Records the summaries that exist on other branches for what is planned here; returns how many.
+
+        One look-up for each piece of planned work; writes nothing when there are none.
+        """
+        if self._store._engine.readonly:
+            return 0
+        view = scene.conversation.view()
+        if not self._adoptable(scene, view):
+            return 0
+        adopted = 0
+        with self._store.transaction():
+            while found := self._adoptable(scene, scene.conversation.view()):
+                for work, summary in found:
+                    payload = scene.strategy.complete(work, summary.text, summary.tokens)
+                    scene.conversation.branch.append(ADOPT, payload, slot=scene.memory.id, linked_to=(work.first,))
+                adopted += len(found)
+        return adopted
+
+    def _adoptable(self, scene: Scene, view: BranchView) -> list[tuple[Work, SummaryPayload]]:
+        found = []
+        for work in scene.plan(view):
+            for event in self._store.links(work.first):
+                if event.type in (SUMMARY, ADOPT) and event.slot == scene.memory.id:
+                    payload = event.payload
+                    if isinstance(payload, SummaryPayload) and payload.key == work.key:
+                        found.append((work, payload))
+                        break
+        return found
+
+    @contextmanager
+    def _begun(self, scene: Scene, automatic: bool) -> Iterator[tuple[Outcome, Job | None]]:
+        """What to do next, claimed while the block runs."""
+        self.may_ask()
+        if self.adopt(scene):
+            yield Outcome.ADOPTED, None
+            return
+        view = scene.conversation.view()
+        planned = [work for work in scene.plan(view) if not (automatic and work.held)]
+        work = self._claim(scene, planned)
+        if work is None:
+            yield (Outcome.BUSY if planned else Outcome.IDLE), None
+            return
+        try:
+            request = scene.strategy.request(scene.slot.state(view.head), work, view)
+            yield Outcome.IDLE, Job(work, self.whole(request))
+        finally:
+            with self._claims.changed:
+                self._claims.keys.discard((scene.memory.id, work.key))
+                self._claims.changed.notify_all()
+
+    def may_ask(self) -> None:
+        """InvalidOperation where a transaction is open, ReadOnly where what is made could not be recorded."""
+        if self._store._engine.readonly:
+            raise ReadOnly(f"{self._store.path} was opened with readonly=True; open it without to make summaries")
+        writer = self._store._engine.kv.writer
+        if writer is not None and writer.mine():
+            raise InvalidOperation(
+                "summaries are not made inside a transaction, which would keep everyone from writing while the model "
+                "answers; leave the `with` block first"
+            )
+
+    def _claim(self, scene: Scene, planned: Sequence[Work]) -> Work | None:
+        with self._claims.changed:
+            for work in planned:
+                claim = (scene.memory.id, work.key)
+                if claim not in self._claims.keys:
+                    self._claims.keys.add(claim)
+                    return work
+        return None
+
+    def whole(self, request: Request) -> Request:
+        """The request with its media as they were given."""
+        entries = [
+            msgspec.structs.replace(entry, blocks=restored(entry.blocks, self._store)) for entry in request.entries
+        ]
+        return msgspec.structs.replace(request, entries=entries)
+
+    def _finish(self, scene: Scene, job: Job, text: str) -> Outcome:
+        """Records the summary where its work still stands."""
+        try:
+            with self._store.transaction():
+                view = scene.conversation.view()
+                work = next((work for work in scene.plan(view) if work.key == job.work.key), None)
+                if work is None:
+                    return Outcome.DISCARDED
+                blob = self._store.put_blob(text.encode("utf-8", "replace"), "text/plain")
+                payload = scene.strategy.complete(work, BlobRef(blob), view.count(text))
+                scene.conversation.branch.append(SUMMARY, payload, slot=scene.memory.id, linked_to=(work.first,))
+                return Outcome.RECORDED
+        except NotFound:
+            if all(info.name != scene.conversation.branch.name for info in self._store.branches()):
+                return Outcome.DISCARDED  # the branch was deleted meanwhile
+            raise

@@ -1,0 +1,67 @@
+"""Running the command inside the test's own process, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from chronicle_py.cli.commands import app
+
+ROOT = Path(__file__).parent.parent.parent
+SAMPLE = ROOT / "docs" / "sample.traj.json"
+COMMAND = [sys.executable, "-m", "chronicle_py.cli"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}  # of processes that run it
+
+
+class Chronicle:
+    """`chronicle` as a person sees it: what it prints, and how it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._runner = CliRunner()
+
+    def run(self, *args: str, input: str | bytes | None = None) -> Result:
+        return self._runner.invoke(app, list(args), input=input, prog_name="chronicle")
+
+    def __call__(self, *args: str, input: str | bytes | None = None) -> str:
+        """The output of a command that must succeed, and says nothing on stderr."""
+        done = self.run(*args, input=input)
+        assert (done.exit_code, done.stderr) == (0, ""), f"{args}: {done.stderr}"
+        return done.stdout
+
+    def lines(self, *args: str, input: str | bytes | None = None) -> list[str]:
+        return self(*args, input=input).splitlines()
+
+    def json(self, *args: str, input: str | bytes | None = None) -> Any:
+        return json.loads(self(*args, "--json", input=input))
+
+    def fails(self, *args: str, code: int = 1, input: str | bytes | None = None) -> str:
+        """The one line on stderr of a command that must fail."""
+        done = self.run(*args, input=input)
+        assert done.exit_code == code, f"{args}: {done.exit_code}, {done.stdout}{done.stderr}"
+        assert done.stderr.endswith("\n")
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr.strip()
+
+
+def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Chronicle:
+    """The command in an empty folder."""
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("CHRONICLE_STORE", raising=False)
+    return Chronicle(folder)
+
+
+def with_run(chronicle: Chronicle) -> Chronicle:
+    """The command where a run of 12 messages was imported, and `other` leaves main after 6 with 2 of its own."""
+    chronicle("import", str(SAMPLE))
+    chronicle("fork", "other", "--at", "6")
+    chronicle("append", "-b", "other", "--slot", "messages", '{"role": "user", "content": "Why?"}')
+    chronicle("append", "-b", "other", "--slot", "messages", '{"role": "assistant", "content": "Because."}')
+    return chronicle
