@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 CLEAN: Final = -1
 _POINTERS: Final = 100  # `there` entries that a directory holds itself
 _TYPES: Final = 32  # distinct types that a directory names; a block with more is never skipped
+_NEWEST: Final = -1
 _BOUNDARIES: Final = 256  # directories remembered
 _STATE_BYTES: Final = 64 << 20  # of states remembered, estimated
 _AMORTISE: Final = 16 << 10  # bytes of a custom state that may be written behind per block
@@ -111,7 +112,7 @@ class Checkpoints:
     def forget(self) -> None:
         self._lock = threading.Lock()  # around the changes of what is remembered; a new one, for a forked child
         self._boundaries: dict[tuple[int, int], Boundary] = {}
-        self._states: dict[tuple[int, int, bytes], tuple[int, Any, int]] = {}
+        self._states: dict[tuple[int, int, bytes, int], tuple[int, Any, int]] = {}  # newest of a lineage, or of a block
         self._state_bytes = 0
         self._behind: dict[tuple[int, int, int], tuple[bytes, Any]] = {}
         self._sizes: dict[int, int] = {}  # slot number -> bytes of its last root
@@ -191,7 +192,9 @@ class Checkpoints:
         if seq == 0 or lineage == 0:
             return kind.initial()
         base = seq - seq % BLOCK
-        found = self._states.get((lineage, slot.number, kind.identity))
+        found = self._states.get((lineage, slot.number, kind.identity, _NEWEST))
+        if found is not None and found[0] > seq:
+            found = self._states.get((lineage, slot.number, kind.identity, seq // BLOCK))
         if found is not None and base <= found[0] <= seq:
             at, state = found[0], found[1]
             if at == seq:
@@ -217,7 +220,7 @@ class Checkpoints:
             return None
         upper, number = seq, lineage
         for _ in range(BLOCK):
-            found = self._states.get((number, slot.number, slot.kind.identity))
+            found = self._states.get((number, slot.number, slot.kind.identity, _NEWEST))
             if found is not None and found[0] <= upper:
                 return (found[0], slot.kind.copy(found[1])) if found[0] > stored_at else None
             record = self._engine.lineages.get(reader, number)
@@ -227,12 +230,15 @@ class Checkpoints:
         return None
 
     def _keep(self, lineage: int, seq: int, slot: Slot, state: Any, folded: int) -> None:
-        key = (lineage, slot.number, slot.kind.identity)
+        key = (lineage, slot.number, slot.kind.identity, _NEWEST)
         size = 2048 + self._sizes.get(slot.number, 0) + 256 * folded
         with self._lock:
             found = self._states.get(key)
-            if found is not None and found[0] > seq:
-                return
+            if found is not None and found[0] > seq:  # a fork that has not been written to reads its parent's lineage
+                key = (*key[:3], seq // BLOCK)
+                found = self._states.get(key)
+                if found is not None and found[0] > seq:
+                    return
             self._states.pop(key, None)
             self._state_bytes += size - (found[2] if found is not None else 0)
             self._states[key] = (seq, state, size)

@@ -225,7 +225,7 @@ def event_type(
     try:
         decoder = msgspec.msgpack.Decoder(struct, ext_hook=_decode_extension, dec_hook=_decode_custom)
     except Exception as error:  # a TypeError, or what the type itself raises
-        raise InvalidOperation(f"event type {name!r}: {shown(struct)} is no type that msgspec can decode: {error}") from None
+        raise InvalidOperation(f"event type {name!r}: {shown(struct)} is no type that msgspec can decode: {error!s:.300}") from None
     return EventType(struct, version, upcast, decoder)
 
 

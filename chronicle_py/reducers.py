@@ -390,7 +390,7 @@ class Custom:
             msgspec.msgpack.Decoder(self._state_type)
         except Exception as error:  # a TypeError, or what the type itself raises
             raise InvalidOperation(
-                f"the state_type of reducer {self.name!r} is no type that msgspec can decode: {error}"
+                f"the state_type of reducer {self.name!r} is no type that msgspec can decode: {error!s:.300}"
             ) from None
         self.identity = digest("custom", source.name, source.version, self.fingerprint, _schema(self._types))
 

@@ -180,7 +180,8 @@ class Store:
 
         `upcast[v]` turns the plain payload written as version v into that of version v + 1.
         """
-        self._engine.event_types[check_type(type)] = event_type(type, struct, version, upcast)
+        name = check_type(type)
+        self._engine.event_types[name] = event_type(name, struct, version, upcast)
 
     # --- events by id ---
 

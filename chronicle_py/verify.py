@@ -77,7 +77,12 @@ class _Check:
         self.checked: dict[str, int] = {}
         self._lineages: dict[int, Lineage] = {}
         self._ends: dict[int, int] = {}  # lineage -> its last sequence
-        self._deep = DeepCheck(engine, reader, self.report) if deep else None
+        self._deep: DeepCheck | None = None
+        if deep:
+            try:
+                self._deep = DeepCheck(engine, reader, self.report)
+            except ChronicleError as error:
+                self.report("slots", f"no slot can be folded anew: {error}")
 
     def run(self) -> Report:
         self._meta()
@@ -145,7 +150,12 @@ class _Check:
                 self.report(where, f"continues lineage {record.parent} after {record.fork_seq}, which is not there")
                 continue
             self._lineages[number] = record
-            if self._engine.lineages.child_of(self._reader, record.parent, record.fork_seq) != record:
+            try:
+                right = self._engine.lineages.child_of(self._reader, record.parent, record.fork_seq)
+            except ChronicleError as error:
+                self.report(where, f"its jump link cannot be checked: {error}")
+                continue
+            if right != record:
                 self.report(where, "has a jump link or depth that does not follow from its parent")
         self.checked["lineages"] = len(self._lineages)
 

@@ -225,12 +225,14 @@ def removal(event: Event) -> RemovePayload | None:
         return None
 
 
+def weight_of(facts: Facts) -> int:
+    """The tokens of a message, whatever another application may have written."""
+    return facts.tokens if 0 <= facts.tokens < _MOST else min(max(0, facts.tokens), _MOST)
+
+
 def row_of(event: Event, facts: Facts, back: int = 0, phase: int = 0, ranks: tuple[int, ...] = ()) -> Row:
     """The row of a message that was added."""
-    tokens = facts.tokens
-    if not 0 <= tokens < _MOST:  # whatever another application may have written
-        tokens = min(max(0, tokens), _MOST)
-    text = facts.text_tokens
+    tokens, text = weight_of(facts), facts.text_tokens
     return Row(
         event.seq, event.key, tokens, text if 0 <= text <= tokens else tokens, back, facts.calls, facts.answers, b"",
         phase, facts.only_answers, ranks,

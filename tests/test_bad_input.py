@@ -1,6 +1,6 @@
 """Bad input of any kind, into every public call: a ChronicleError that says what is wrong, and a store as it was.
 
-`CALLS` names the calls, each with good arguments. A table says what a call with one particular wrong argument must
+`CALLS` has the calls, each with good arguments. A table says what a call with one particular wrong argument must
 answer; a sweep puts every piece of `GARBAGE` into every place; and hypothesis combines them.
 """
 
@@ -10,15 +10,17 @@ import datetime
 import decimal
 import fractions
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
 from conftest import Opener
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from public_calls import CALLS, Call, Point, Sum, furnish, summing
 
 import chronicle_py as chronicle
 from chronicle_py import (
@@ -40,161 +42,15 @@ from chronicle_py import (
 )
 
 
-class Point(msgspec.Struct):
-    x: int
-    y: int = 0
-
-
-class Sum(msgspec.Struct, frozen=True):
-    total: int = 0
-
-
-@chronicle.reducer("sum", initial=Sum, state_type=Sum)
-def summing(state: Sum, event: chronicle.Event) -> Sum:
-    return Sum(state.total + event.payload)
-
-
 @pytest.fixture
 def furnished(store: Store) -> Store:
-    """A store with 70 events, a fork, a deleted branch, a slot of every kind, a typed event and a blob."""
-    main = store.branch()
-    for kind in ("append_log", "value", "tree", "document"):
-        store.register_state(kind, kind=kind)
-    store.register_state("custom", reducer=summing)
-    store.register_event("point", Point)
-    with store.transaction():
-        for i in range(60):
-            main.state("append_log").append(i)
-        main.state("tree").put("a/b", 1)
-        main.state("document").set({"list": [1, 2], "key": "value"})
-        main.append("add", 5, slot="custom")
-    main.fork("side", at=30).append("point", Point(1))
-    main.fork("gone")
-    store.delete_branch("gone")
-    store.put_blob(b"blob", "text/plain")
+    furnish(store)
     return store
 
 
 def figures(store: Store) -> tuple[Any, ...]:
     """What must not change when a call is refused."""
     return store.branches(), store.slots(), {n: size["entries"] for n, size in store.stats().keyspaces.items()}
-
-
-class Call(NamedTuple):
-    """A public call: what makes it, given the store and arguments, and arguments that are right."""
-
-    make: Callable[..., Any]
-    good: tuple[Any, ...]
-    names: str  # of the arguments
-
-
-def drained(found: Any) -> Any:
-    """What was asked for, an iterator to its end."""
-    return list(found) if isinstance(found, Iterator) else found
-
-
-def view_call(slot: str, method: str, good: tuple[Any, ...], names: str) -> Call:
-    return Call(lambda store, *a: drained(getattr(store.branch().state(slot), method)(*a)), good, names)
-
-
-def event_calls() -> dict[str, Call]:
-    def append(store: Store, type: Any, payload: Any, slot: Any, caused_by: Any, linked_to: Any, expect: Any) -> Any:
-        return store.branch().append(type, payload, slot=slot, caused_by=caused_by, linked_to=linked_to, expect=expect)
-
-    def events(store: Store, *arguments: Any) -> Any:
-        return list(store.branch().events(*arguments))
-
-    return {
-        "append": Call(append, ("note", 1, None, (), (), None), "type payload slot caused_by linked_to expect"),
-        "append typed": Call(lambda s, p: s.branch().append("point", p), ({"x": 1},), "payload"),
-        "events": Call(events, (1, None, None, None, False, None), "start stop types slot reverse limit"),
-        "event": Call(lambda s, at: s.branch().event(at), (5,), "at"),
-        "store.event": Call(lambda s, id: s.event(id), ("ab" * 32,), "id"),
-        "effects": Call(lambda s, id: s.effects(id), ("ab" * 32,), "id"),
-        "links": Call(lambda s, id: s.links(id), ("ab" * 32,), "id"),
-    }
-
-
-def branch_calls() -> dict[str, Call]:
-    return {
-        "branch": Call(lambda s, name: s.branch(name).seq, ("side",), "name"),
-        "fork": Call(lambda s, name, at: s.branch().fork(name, at), ("new", 5), "name at"),
-        "rewind": Call(lambda s, to: s.branch().rewind(to), (60,), "to"),
-        "orphan": Call(lambda s, name: s.orphan(name), ("new",), "name"),
-        "delete_branch": Call(lambda s, name: s.delete_branch(name), ("side",), "name"),
-        "restore_branch": Call(lambda s, name: s.restore_branch(name), ("gone",), "name"),
-        "state": Call(lambda s, slot, at: s.branch().state(slot, at).hash, ("tree", 5), "slot at"),
-        "diff": Call(lambda s, slot, a, b: s.branch().diff(slot, a, b), ("tree", 5, 60), "slot a b"),
-        "replay": Call(lambda s, slot, progress: s.branch().replay(slot, progress), ("tree", None), "slot progress"),
-    }
-
-
-def store_calls() -> dict[str, Call]:
-    registration = (None, None, (), (), None)
-    names = "id kind reducer types sources initial"
-    return {
-        "register_state": Call(lambda s, *a: s.register_state(*a), ("new", "value", *registration[1:]), names),
-        "register_state log": Call(lambda s, *a: s.register_state(*a), ("new", "append_log", *registration[1:]), names),
-        "register_state tree": Call(lambda s, *a: s.register_state(*a), ("new", "tree", *registration[1:]), names),
-        "register_state document": Call(
-            lambda s, *a: s.register_state(*a), ("new", "document", *registration[1:]), names
-        ),
-        "register_state reducer": Call(lambda s, *a: s.register_state(*a), ("new", None, summing, (), (), None), names),
-        "register_event": Call(
-            lambda s, *a: s.register_event(*a), ("new", Point, 2, {1: dict}), "type struct version upcast"
-        ),
-        "namespace": Call(lambda s, prefix: s.namespace(prefix), ("agents/lena",), "prefix"),
-        "state_id": Call(lambda s, id: s.namespace("n").state_id(id), ("slot",), "id"),
-        "namespace.namespace": Call(lambda s, id: s.namespace("n").namespace(id), ("below",), "prefix"),
-        "namespace.register_state": Call(
-            lambda s, *a: s.namespace("n").register_state(*a), ("new", "value", *registration[1:]), names
-        ),
-        "put_blob": Call(lambda s, *a: s.put_blob(*a), (b"data", "text/plain"), "data media_type"),
-        "get_blob": Call(lambda s, hash: s.get_blob(hash), ("ab" * 32,), "hash"),
-        "BlobRef": Call(lambda s, hash: BlobRef(hash), ("ab" * 32,), "hash"),
-        "verify": Call(lambda s, deep, progress: s.verify(deep, progress), (False, None), "deep progress"),
-    }
-
-
-def view_calls() -> dict[str, Call]:
-    def operation(slot: str, method: str, good: tuple[Any, ...], names: str) -> Call:
-        """With what every operation takes beside its own arguments."""
-
-        def make(store: Store, *arguments: Any) -> Any:
-            *own, caused_by, linked_to, expect = arguments
-            change = getattr(store.branch().state(slot), method)
-            return change(*own, caused_by=caused_by, linked_to=linked_to, expect=expect)
-
-        return Call(make, (*good, (), (), None), f"{names} caused_by linked_to expect")
-
-    return {
-        "log.append": operation("append_log", "append", (1,), "item"),
-        "log.edit": operation("append_log", "edit", (1, 1), "index item"),
-        "log.redact": operation("append_log", "redact", (1, 3), "start stop"),
-        "log.set": operation("append_log", "set", ([1],), "items"),
-        "log.tail": view_call("append_log", "tail", (3,), "n"),
-        "log.origin": view_call("append_log", "origin", (0,), "index"),
-        "log.edited": view_call("append_log", "edited", (0,), "index"),
-        "log[]": view_call("append_log", "__getitem__", (0,), "index"),
-        "log in": view_call("append_log", "__contains__", (0,), "item"),
-        "log ==": view_call("append_log", "__eq__", (0,), "other"),
-        "value.set": operation("value", "set", (1,), "value"),
-        "tree.put": operation("tree", "put", ("x/y", 1), "path value"),
-        "tree.remove": operation("tree", "remove", ("a/b",), "path"),
-        "tree.batch": operation("tree", "batch", ([("put", "x", 1)],), "ops"),
-        "tree.list": view_call("tree", "list", ("a",), "prefix"),
-        "tree.scan": view_call("tree", "scan", ("a",), "prefix"),
-        "tree[]": view_call("tree", "__getitem__", ("a/b",), "path"),
-        "tree.get": view_call("tree", "get", ("a/b", None), "path default"),
-        "tree in": view_call("tree", "__contains__", ("a/b",), "path"),
-        "document.set": operation("document", "set", ({"a": 1},), "value"),
-        "document.patch": operation("document", "patch", ({"a": 1},), "patch"),
-        "document.append": operation("document", "append", (["list"], 1), "path item"),
-        "document.get": view_call("document", "get", (["list", 0],), "path"),
-    }
-
-
-CALLS: dict[str, Call] = {**event_calls(), **branch_calls(), **store_calls(), **view_calls()}
 
 
 class Opaque:
@@ -247,47 +103,166 @@ def failing_initial() -> Any:
     raise RuntimeError("no beginning")
 
 
+def itself(value: Any) -> Any:
+    return value
+
+
+PIECES: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    61,
+    10**6,
+    2**31,
+    2**63 - 1,
+    2**63,
+    2**64,
+    -(2**63) - 1,
+    10**400,
+    1.5,
+    0.0,
+    -0.0,
+    float("nan"),
+    float("inf"),
+    1j,
+    "",
+    " ",
+    "a",
+    " a",
+    "a ",
+    "a\0b",
+    "a\nb",
+    "\x7f",
+    "\ud800",
+    "a/\udfff",
+    "x" * 255,
+    "x" * 256,
+    "é" * 128,
+    "x" * 100_000,
+    "main",
+    "side",
+    "-flag",
+    "../up",
+    "/top",
+    "a//b",
+    ".",
+    "a/./b",
+    "state.set",
+    "abcde",
+    "abcdef",
+    "ab" * 32,
+    "AB" * 32,
+    "zz" * 32,
+    "ab" * 33,
+    "ab " * 32,
+    "٣" * 64,
+    b"",
+    b"x",
+    b"\xff" * 32,
+    bytearray(b"x"),
+    memoryview(b"abcdef")[::2],
+    (),
+    [],
+    [1],
+    [None],
+    ["note"],
+    ["ab" * 32],
+    [[]],
+    {},
+    {"a": 1},
+    {1: 2},
+    {None: 1},
+    {(1, 2): 3},
+    {"a": Opaque()},
+    {"\ud800": 1},
+    set(),
+    {1},
+    frozenset({"a"}),
+    range(3),
+    slice(None),
+    slice("a", None),
+    slice(None, None, 0),
+    slice(2**70),
+    object,
+    int,
+    Opaque(),
+    Unspeakable(),
+    Ambiguous(),
+    10**5000,
+    len,
+    Ellipsis,
+    NotImplemented,
+    ValueError("x"),
+    datetime.datetime(1, 1, 1),
+    datetime.timedelta(days=10**8),
+    decimal.Decimal("NaN"),
+    fractions.Fraction(1, 3),
+    uuid.UUID(int=0),
+    Path("path"),
+    BlobRef("ab" * 32),
+    Point(1),
+    Point,
+    msgspec.UNSET,
+    msgspec.Raw(b"\xc1"),
+    msgspec.Raw(b""),
+    msgspec.Raw(b"\x01\x02"),
+    msgspec.Raw(b"\xa1\xff"),
+    msgspec.msgpack.Ext(1, b"short"),
+    msgspec.msgpack.Ext(-1, b"xxx"),
+    msgspec.msgpack.Ext(2, b""),
+    [("put",)],
+    [("put", "a", 1, 2)],
+    [("remove", "absent")],
+    [("move", "a")],
+    [5],
+    ["put"],
+    ["list", "key"],
+    ["absent", 0],
+    [True],
+    ["list", 2**70],
+    Broken(name=""),
+    Broken(name=5),
+    Broken(name="\ud800"),
+    Broken(version="1"),
+    Broken(version=2**70),
+    Broken(version=-1),
+    Broken(version=True),
+    Broken(initial=failing_initial),
+    Broken(events=5),
+    Broken(events={"a": 5}),
+    Broken(events={5: Point}),
+    Broken(fingerprint=5),
+    Broken(state_type=5),
+    Broken(initial=Opaque),
+    Broken(fold=None),
+)
 GARBAGE: list[Callable[[], Any]] = [
-    *(
-        lambda value=value: value  # type: ignore[misc]
-        for value in (
-            None, True, False, 0, 1, -1, 61, 10**6, 2**31, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**400, 1.5, 0.0, -0.0,
-            float("nan"), float("inf"), 1j, "", " ", "a", " a", "a ", "a\0b", "a\nb", "\x7f", "\ud800", "a/\udfff", "x" * 255,
-            "x" * 256, "é" * 128, "x" * 100_000, "main", "side", "-flag", "../up", "/top", "a//b", ".", "a/./b", "state.set",
-            "abcde", "abcdef", "ab" * 32, "AB" * 32, "zz" * 32, "ab" * 33, "ab " * 32, "٣" * 64, b"", b"x", b"\xff" * 32,
-            bytearray(b"x"), memoryview(b"abcdef")[::2], (), [], [1], [None], ["note"], ["ab" * 32], [[]], {}, {"a": 1},
-            {1: 2}, {None: 1}, {(1, 2): 3}, {"a": Opaque()}, {"\ud800": 1}, set(), {1}, frozenset({"a"}), range(3), slice(None),
-            slice("a", None), slice(None, None, 0), slice(2**70), object, int, Opaque(), Unspeakable(), Ambiguous(), 10**5000, len, Ellipsis,
-            NotImplemented, ValueError("x"), datetime.datetime(1, 1, 1), datetime.timedelta(days=10**8), decimal.Decimal("NaN"),
-            fractions.Fraction(1, 3), uuid.UUID(int=0), Path("path"), BlobRef("ab" * 32), Point(1), Point, msgspec.UNSET,
-            msgspec.Raw(b"\xc1"), msgspec.Raw(b""), msgspec.Raw(b"\x01\x02"), msgspec.Raw(b"\xa1\xff"),
-            msgspec.msgpack.Ext(1, b"short"), msgspec.msgpack.Ext(-1, b"xxx"), msgspec.msgpack.Ext(2, b""), [("put",)],
-            [("put", "a", 1, 2)], [("remove", "absent")], [("move", "a")], [5], ["put"], ["list", "key"], ["absent", 0], [True],
-            ["list", 2**70], Broken(name=""), Broken(name=5), Broken(name="\ud800"), Broken(version="1"), Broken(version=2**70),
-            Broken(version=-1), Broken(version=True), Broken(initial=failing_initial), Broken(events=5), Broken(events={"a": 5}),
-            Broken(events={5: Point}), Broken(fingerprint=5), Broken(state_type=5), Broken(initial=Opaque), Broken(fold=None),
-        )
-    ),
+    *(partial(itself, piece) for piece in PIECES),
     lambda: nested(100),
     lambda: nested(5000),
     endless,
     lambda: iter(()),
     lambda: (i for i in range(3)),
     lambda: iter(["ab" * 32]),
-]  # fmt: skip
+]
 
 
 def attempt(store: Store, call: Call, arguments: tuple[Any, ...], before: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Makes a call; a refusal must be a ChronicleError with a message, and change nothing. Returns the figures after."""
+    """Makes a call; a refusal is a ChronicleError with a message, and changes nothing. Returns the figures after."""
+    refusal: ChronicleError | None = None
     try:
         call.make(store, *arguments)
     except ChronicleError as error:
-        assert len(str(error)) >= 20, (error, arguments)
-        assert "object has no attribute" not in str(error), error
-        after = figures(store)
-        assert after == before, (error, arguments)
-        return after
-    return figures(store)
+        refusal = error
+    after = figures(store)
+    if refusal is not None:
+        assert 20 <= len(str(refusal)) <= 2000
+        assert "object has no attribute" not in str(refusal)
+        assert after == before, refusal
+    return after
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -308,10 +283,11 @@ def test_no_garbage_in_any_place_gets_anything_but_a_chronicle_error(furnished: 
 def test_the_good_arguments_are_good(furnished: Store, name: str) -> None:
     call = CALLS[name]
     assert len(call.names.split()) == len(call.good)
-    try:
+    if call.good == ("ab" * 32,) and name != "BlobRef":
+        with pytest.raises(NotFound, match="abababab"):  # a well-formed id
+            call.make(furnished, *call.good)
+    else:
         call.make(furnished, *call.good)
-    except NotFound as error:
-        assert "abababab" in str(error)  # an id that is well-formed
 
 
 VALUES = st.recursive(
@@ -321,8 +297,7 @@ VALUES = st.recursive(
     | st.floats()
     | st.text(st.characters(), max_size=20)
     | st.text("abc/.-_ \0\ud800", max_size=6)
-    | st.binary(max_size=40)
-    | st.sampled_from(GARBAGE).map(lambda make: make()),
+    | st.binary(max_size=40),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.tuples(inner, inner)
@@ -332,15 +307,22 @@ VALUES = st.recursive(
 )
 
 
+def argument(data: st.DataObject, good: Any) -> Any:
+    kind = data.draw(st.sampled_from(["good", "garbage", "value"]))
+    if kind == "good":
+        return good
+    return data.draw(VALUES) if kind == "value" else GARBAGE[data.draw(st.integers(0, len(GARBAGE) - 1))]()
+
+
 @given(data=st.data())
 def test_combinations_of_anything(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("sweep") / "store"
     with chronicle.open(path, durability="relaxed") as store:
-        furnished.__wrapped__(store)  # type: ignore[attr-defined]
+        furnish(store)
         before = figures(store)
         for _ in range(8):
             call = CALLS[data.draw(st.sampled_from(sorted(CALLS)))]
-            arguments = tuple(data.draw(VALUES | st.just(good)) for good in call.good)
+            arguments = tuple(argument(data, good) for good in call.good)
             if "progress" in call.names and callable(arguments[-1]):
                 continue
             before = attempt(store, call, arguments, before)
@@ -644,11 +626,10 @@ def test_opening_with_anything(tmp_path: Path, place: str, value: int, monkeypat
     given_arguments = {"path": "store", "durability": "relaxed", "map_size": 1 << 24, place: GARBAGE[value]()}
     try:
         store = chronicle.open(**given_arguments)
-    except ChronicleError as error:
-        assert len(str(error)) >= 20  # noqa: PT017
-    else:
-        with store:
-            assert isinstance(store.branch(), Branch)
+    except ChronicleError:
+        return
+    with store:
+        assert isinstance(store.branch(), Branch)
 
 
 @pytest.fixture

@@ -1,0 +1,251 @@
+"""Closing chunks: which messages become one, and when. Pure.
+
+The middle is gone through from left to right, by whole pairs. `grow` says where the next chunk ends; it closes when all
+of it has left the recent window. How many tokens there must be for that is known beforehand (`State.due`), so that a
+message costs one comparison until then, and each chunk is looked at twice. A closed chunk never changes when messages
+are added. Behind the frontier no message stays unassigned: what becomes free there (`settle`) joins the unfinished rest
+where it touches it, else it forms chunks of any size.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from chronicle_py.collections import List
+from chronicle_py.strategies.autobiographical.state import Chunk, Head, Queued, Span, State
+from chronicle_py.strategies.transcript import Row
+from chronicle_py.strategies.windows import head_end, recent_start
+
+
+class Rule(Protocol):
+    """What closing chunks needs to know of the configuration."""
+
+    @property
+    def head_window_tokens(self) -> int: ...
+    @property
+    def recent_window_tokens(self) -> int: ...
+    @property
+    def attachments_ignore_size(self) -> bool: ...
+
+    def full(self, messages: int, size: int, phase: int) -> bool:
+        """Whether a chunk of so many messages and tokens is one."""
+        ...
+
+    def parted(self, messages: int, phase: int, next: int) -> bool:
+        """Whether a chunk of so many messages ends because the next message has another phase."""
+        ...
+
+    def missing(self, size: int) -> int:
+        """Tokens that must at least come in before a chunk of `size` tokens can be one."""
+        ...
+
+    def phase_name(self, phase: int) -> str: ...
+
+
+class Draft(msgspec.Struct):
+    """What may become a chunk."""
+
+    start: int  # index of its first message
+    end: int  # index after its last
+    last: int  # index at which its last pair begins
+    messages: int = 0
+    size: int = 0  # tokens that count toward the size
+    tokens: int = 0
+    phase: int = 0
+    closed: bool = False
+    spans: list[tuple[int, int]] = []
+
+
+def grow(state: State, rule: Rule, start: int, stop: int) -> Draft:
+    """The next chunk of the messages in [start, stop), closed or not. Protected messages are no part of it."""
+    draft = Draft(start, start, start, spans=[])
+    ignore, guards = rule.attachments_ignore_size, state.guards
+    apart = True
+    for index, rows in state.messages.units(start, stop):
+        if guards and guarded(guards, rows):
+            apart = True
+            continue
+        phase = max([row.phase for row in rows]) if len(rows) > 1 else rows[0].phase
+        if not draft.messages:
+            draft.start = index
+        elif rule.parted(draft.messages, draft.phase, phase):
+            draft.closed = True
+            return draft
+        draft.phase = max(draft.phase, phase)
+        draft.messages += len(rows)
+        for row in rows:
+            draft.tokens += row.tokens
+            draft.size += row.text if ignore else row.tokens
+        if apart:
+            draft.spans.append((rows[0].seq, rows[-1].seq))
+        else:
+            draft.spans[-1] = (draft.spans[-1][0], rows[-1].seq)
+        apart = False
+        draft.end, draft.last = index + len(rows), index
+        if rule.full(draft.messages, draft.size, draft.phase):
+            draft.closed = True
+            return draft
+    if not draft.messages:
+        draft.start = stop
+    return draft
+
+
+def advance(state: State, rule: Rule) -> State:
+    """Closes what can be closed, and works out when to look again."""
+    messages, recent = state.messages, rule.recent_window_tokens
+    start, stop = messages.index_of(state.frontier), recent_start(messages, recent)
+    begin = head_stop = start
+    if state.head.end < 0:
+        head_stop = head_end(messages, head_index(state), rule.head_window_tokens)
+        begin = max(start, head_stop)
+    while True:
+        draft = grow(state, rule, begin, len(messages))
+        if not draft.closed or draft.end > stop:
+            break
+        if state.head.end < 0:
+            state = replace(state, head=Head(state.head.start, seq_at(state, head_stop)))
+        state = close(state, rule, draft)
+        begin = draft.end
+    if begin > start or (state.head.end >= 0 and draft.start <= stop):
+        state = replace(state, frontier=seq_at(state, max(begin, min(draft.start, stop))))
+    first = draft.last if draft.closed else draft.start
+    due = messages.offset(min(first, len(messages))) + recent + 1
+    if not draft.closed:
+        due = max(due, state.total + rule.missing(draft.size))
+    return replace(state, due=due)
+
+
+def close(state: State, rule: Rule, draft: Draft) -> State:
+    """With one more chunk, queued for its memory."""
+    return add_chunk(state, Chunk(tuple(draft.spans), draft.tokens, phase=rule.phase_name(draft.phase)))
+
+
+def add_chunk(state: State, chunk: Chunk) -> State:
+    number, spans = len(state.chunks), state.spans
+    for first, last in chunk.spans:
+        spans = _insert(spans, Span(first, last, number), 0)
+    state = replace(state, chunks=state.chunks.append(chunk), spans=spans)
+    return enqueue(state, number)
+
+
+def enqueue(state: State, number: int) -> State:
+    """With a chunk queued."""
+    chunk = state.chunks[number]
+    return replace(state, queue=_insert(state.queue, Queued(chunk.first, number), chunk.tokens))
+
+
+def dequeue(state: State, number: int) -> State:
+    """Without a chunk in the queue."""
+    at = place(state.queue, state.chunks[number].first)
+    if at < len(state.queue) and state.queue[at].chunk == number:
+        return replace(state, queue=state.queue.delete(at, at + 1))
+    return state
+
+
+def drop_chunk(state: State, number: int) -> State:
+    """Without a chunk that has no memory; its messages are free."""
+    chunk = state.chunks[number]
+    state = dequeue(state, number)
+    spans = state.spans
+    for first, _ in chunk.spans:
+        at = place(spans, first)
+        spans = spans.delete(at, at + 1)
+    return replace(state, spans=spans, chunks=state.chunks.set(number, Chunk((), 0)))
+
+
+def settle(state: State, rule: Rule, start: int, stop: int) -> State:
+    """Assigns the free messages of [start, stop) behind the frontier."""
+    messages = state.messages
+    start = messages.unit_start(start)
+    for first, last in reversed(list(_free(state, start, min(stop, messages.index_of(state.frontier))))):
+        frontier = messages.index_of(state.frontier)
+        seq = seq_at(state, first)
+        if last == frontier and seq >= max(state.head.start, state.head.end):
+            state = replace(state, frontier=seq)
+            continue
+        while (draft := grow(state, rule, first, last)).messages:
+            state = close(state, rule, draft)
+            first = draft.end
+    return state
+
+
+def _free(state: State, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Runs of messages that belong to no chunk, not to the head, and are not all protected."""
+    head, guards = state.head, state.guards
+    begin = -1
+    free = False
+    for index, rows in state.messages.units(start, stop):
+        taken = any(chunk_at(state, row.seq) is not None for row in rows)
+        taken = taken or head.start <= rows[0].seq < head.end
+        if taken:
+            if free:
+                yield begin, index
+            begin, free = -1, False
+            continue
+        if begin < 0:
+            begin = index
+        free = free or not guarded(guards, rows)
+    if free:
+        yield begin, stop
+
+
+# --- looking up -----------------------------------------------------------------------------------------------------
+
+
+def guarded(guards: tuple[tuple[int, int], ...], rows: Sequence[Row]) -> bool:
+    """Whether one of these messages is protected, and so the whole pair."""
+    for row in rows:
+        at = bisect_right(guards, row.seq, key=_first) - 1
+        if at >= 0 and row.seq <= guards[at][1]:
+            return True
+    return False
+
+
+def _first(guard: tuple[int, int]) -> int:
+    return guard[0]
+
+
+def head_index(state: State) -> int:
+    """The index at which the head begins."""
+    return state.messages.unit_start(state.messages.index_of(state.head.start)) if state.head.start else 0
+
+
+def seq_at(state: State, index: int) -> int:
+    """The sequence of the message at an index, or the one after the last."""
+    rows = state.messages.rows
+    if index < len(rows):
+        return rows[index].seq
+    return rows[-1].seq + 1 if rows else 0
+
+
+def chunk_at(state: State, seq: int) -> int | None:
+    """The number of the chunk that the message at a sequence belongs to. O(log n)."""
+    at = place(state.spans, seq + 1) - 1
+    if at < 0:
+        return None
+    span = state.spans[at]
+    return span.chunk if span.first <= seq <= span.last else None
+
+
+def place(entries: List[Span] | List[Queued], first: int) -> int:
+    """The index of the first entry that begins at `first` or later. O(log n)."""
+    low, high = 0, len(entries)
+    if not high or entries[high - 1].first < first:
+        return high
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle].first < first:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _insert(entries: List[Any], entry: Any, weight: int) -> List[Any]:
+    at = place(entries, entry.first)
+    return entries.append(entry, weight) if at == len(entries) else entries.insert(at, entry, weight)
