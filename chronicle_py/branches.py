@@ -142,8 +142,8 @@ def rewind(engine: Engine, name: str, to: int | str | Event) -> None:
         except NotFound:
             if isinstance(to, int):
                 raise NotFound(
-                    f"branch {name!r} has sequences 0 to {ref.seq}, there is no {shown(to)}; to go forward again, give an "
-                    "event id of its reflog"
+                    f"branch {name!r} has sequences 0 to {ref.seq}, there is no {shown(to)}; to go forward again, give "
+                    "an event id of its reflog"
                 ) from None
             lineage, seq, key = _in_reflog(engine, tx, name, to.id if isinstance(to, Event) else to)
         if key == ref.key:

@@ -133,7 +133,8 @@ class Checkpoints:
             record = reader.get(BLOCKS, key)
             if record is None:
                 raise CorruptStore(
-                    f"the directory of block {block} on lineage {lineage} is missing. `chronicle verify` lists the damage"
+                    f"the directory of block {block} on lineage {lineage} is missing. `chronicle verify` lists the "
+                    "damage"
                 )
             directory = decode_directory(key, record, "the directory of a block")
             found = self._remember(Boundary(lineage, block, directory, {}))
@@ -356,7 +357,7 @@ class Checkpoints:
         numbers = sorted({found.number for name in carried if (found := table.by_id.get(name)) is not None})
         named = sorted(types) if len(types) <= _TYPES and len(numbers) == len(carried) else None
         directory = Directory(named, numbers, table.next_number, here, there, more)
-        self._put(tx, Boundary(lineage, seq // BLOCK - 1, directory, live))
+        self.remember([self._put(tx, Boundary(lineage, seq // BLOCK - 1, directory, live))])
 
     def _more(self, root: bytes, there: dict[int, tuple[int, int, int]]) -> bytes:
         objects = self._engine.objects
@@ -364,12 +365,11 @@ class Checkpoints:
         changes = {f"{number:08x}": list(place) for number, place in there.items()}
         return pointers.update(changes).save(objects).encode()
 
-    def _put(self, tx: Transaction, boundary: Boundary) -> None:
+    def _put(self, tx: Transaction, boundary: Boundary) -> Boundary:
         key = pack_position(boundary.lineage, boundary.block)
         tx.writer.put(BLOCKS, key, records.seal(key, records.encode(boundary.directory)))
         tx.changes += 1
-        self._boundaries.pop((boundary.lineage, boundary.block), None)
-        self._remember(boundary)
+        return boundary
 
     # --- written behind ---
 
@@ -384,17 +384,19 @@ class Checkpoints:
                 self._behind.pop(next(iter(self._behind)))
         self._behind[owner, base // BLOCK - 1, slot.number] = (slot.kind.identity, slot.kind.copy(state))
 
-    def write_behind(self, tx: Transaction) -> None:
-        """Enters the states that were kept for this moment."""
+    def write_behind(self, tx: Transaction) -> list[Boundary]:
+        """Enters the states that were kept for this moment. Returns the directories that have them, for `remember` after
+        the commit: until then, other threads read these blocks and would not find the states' nodes."""
+        fresh: dict[tuple[int, int], Boundary] = {}
         if not self._behind:
-            return
+            return []
         waiting, self._behind = self._behind, {}
         table = self._engine.slots.table(tx.writer)
         for (lineage, block, number), (identity, state) in waiting.items():
             slot = table.by_number.get(number)
             if slot is None or slot.identity != identity:
                 continue
-            boundary = self._at(tx.writer, lineage, block)
+            boundary = fresh.get((lineage, block)) or self._at(tx.writer, lineage, block)
             try:
                 root, saved = slot.kind.save(state, self._engine.objects)
             except ReducerFailed:
@@ -405,7 +407,14 @@ class Checkpoints:
             there = {n: place for n, place in directory.there.items() if n != number}
             live = boundary.live if slot.custom else {**boundary.live, number: saved}
             changed = msgspec.structs.replace(directory, here=here, there=there)
-            self._put(tx, Boundary(lineage, block, changed, live))
+            fresh[lineage, block] = self._put(tx, Boundary(lineage, block, changed, live))
+        return list(fresh.values())
+
+    def remember(self, boundaries: list[Boundary]) -> None:
+        """Keeps directories at hand that others may see."""
+        for boundary in boundaries:
+            self._boundaries.pop((boundary.lineage, boundary.block), None)
+            self._remember(boundary)
 
 
 def contents(pieces: list[tuple[int, list[Event]]]) -> tuple[set[str], set[str], set[str]]:

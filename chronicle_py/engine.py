@@ -273,8 +273,8 @@ class Engine:
             if error is not None:
                 return
             raise InvalidOperation(
-                f"a transaction on {self.kv.path} ends on the thread that began it; nothing of this one is kept, and others "
-                "wait until that thread uses the store again"
+                f"a transaction on {self.kv.path} ends on the thread that began it; nothing of this one is kept, and "
+                "others wait until that thread uses the store again"
             )
         try:
             if error is None and tx.failure is None:
@@ -322,10 +322,9 @@ class Engine:
             return
         tx: Transaction | None = self.kv.writer
         if tx is not None and tx.engine is self and tx.thread == threading.get_ident():
-            if tx.abandoned:
-                self._give_up(tx)
-                return self.close()
-            raise InvalidOperation("a transaction is open; leave its `with` block before closing the store")
+            if not tx.abandoned:
+                raise InvalidOperation("a transaction is open; leave its `with` block before closing the store")
+            self._give_up(tx)
         self.closed = True
         self.forget()
         self.kv.close()

@@ -53,7 +53,9 @@ class BlobRef:
         except (ValueError, TypeError):
             raw = b""
         if len(raw) != ID_SIZE:
-            raise InvalidOperation(f"a blob reference takes the 64 hex digits that put_blob returned, not {shown(hash)}")
+            raise InvalidOperation(
+                f"a blob reference takes the 64 hex digits that put_blob returned, not {shown(hash)}"
+            )
         self.hash = raw.hex()
 
     def __repr__(self) -> str:
@@ -212,10 +214,14 @@ def event_type(
 ) -> EventType:
     """A checked `EventType`. `upcast[v]` turns the plain payload of version v into that of version v + 1."""
     if upcast is not None and not isinstance(upcast, Mapping):
-        raise InvalidOperation(f"upcast of event type {name!r} maps versions to functions; {shown(upcast)} is no mapping")
+        raise InvalidOperation(
+            f"upcast of event type {name!r} maps versions to functions; {shown(upcast)} is no mapping"
+        )
     upcast = dict(upcast or {})
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version < 1 << 32:
-        raise InvalidOperation(f"the version of event type {name!r} must be a whole number from 1, not {shown(version)}")
+        raise InvalidOperation(
+            f"the version of event type {name!r} must be a whole number from 1, not {shown(version)}"
+        )
     for step, function in upcast.items():
         if not isinstance(step, int) or not 0 <= step < version or not callable(function):
             raise InvalidOperation(
@@ -225,7 +231,9 @@ def event_type(
     try:
         decoder = msgspec.msgpack.Decoder(struct, ext_hook=_decode_extension, dec_hook=_decode_custom)
     except Exception as error:  # a TypeError, or what the type itself raises
-        raise InvalidOperation(f"event type {name!r}: {shown(struct)} is no type that msgspec can decode: {error!s:.300}") from None
+        raise InvalidOperation(
+            f"event type {name!r}: {shown(struct)} is no type that msgspec can decode: {error!s:.300}"
+        ) from None
     return EventType(struct, version, upcast, decoder)
 
 

@@ -386,9 +386,13 @@ class LmdbFile:
             self.users -= 1
             if self.users > 0:
                 return
-            _open_files.pop(self.identity, None)
-        if not self._forked:
-            with self.lock:  # a transaction of another thread must end first: LMDB waits for it, and has made it void
+        # A transaction of another thread must end first: LMDB would make it void, and then wait for it to end.
+        with self.lock, _registry:
+            if self.users > 0:
+                return  # opened again meanwhile
+            if _open_files.get(self.identity) is self:
+                del _open_files[self.identity]
+            if not self._forked:
                 self._env.close()
 
 
@@ -453,7 +457,9 @@ def open_file(
     file_path = _file_path(path, create=create and not readonly)
     size = DEFAULT_MAP_SIZE if map_size is None else map_size
     if not isinstance(size, int) or not 1 << 20 <= size <= MAX_MAP_SIZE:
-        raise InvalidOperation(f"map_size is a number of bytes from {1 << 20:,} to {MAX_MAP_SIZE:,}, not {shown(map_size)}")
+        raise InvalidOperation(
+            f"map_size is a number of bytes from {1 << 20:,} to {MAX_MAP_SIZE:,}, not {shown(map_size)}"
+        )
     with _registry:
         try:
             stat = os.stat(file_path)

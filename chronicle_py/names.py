@@ -52,7 +52,7 @@ def check_type(name: object) -> str:
     checked = check_name("an event type", name)
     if checked.startswith(RESERVED_TYPES):
         raise InvalidName(
-            f"event types that start with {RESERVED_TYPES!r} are the engine's own, {shown(name)} too: change a slot through "
-            "its view, as in branch.state(slot).append(item)"
+            f"event types that start with {RESERVED_TYPES!r} are the engine's own, {shown(name)} too: change a slot "
+            "through its view, as in branch.state(slot).append(item)"
         )
     return checked

@@ -272,7 +272,9 @@ def _check_initial(id: str, kind: str, initial: Any) -> bytes:
         check_set(initial)
     if kind == "tree":
         if not isinstance(initial, dict):
-            raise InvalidOperation(f"registering slot {id!r}: the initial value of a tree is a dict, not {shown(initial)}")
+            raise InvalidOperation(
+                f"registering slot {id!r}: the initial value of a tree is a dict, not {shown(initial)}"
+            )
         for path in initial:
             check_path(path)
     return data

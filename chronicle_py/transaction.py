@@ -60,8 +60,8 @@ class Transaction:
     """One write transaction. Made by `Engine.begin`, ended by `Engine.end`."""
 
     __slots__ = (
-        "_scope", "abandoned", "aborted", "causes", "changes", "depth", "dirty", "engine", "events", "failure", "ids", "run",
-        "run_lineage", "task", "thread", "tip", "writer",
+        "_scope", "abandoned", "aborted", "causes", "changes", "depth", "dirty", "engine", "events", "failure", "ids",
+        "run", "run_lineage", "task", "thread", "tip", "writer",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, writer: Writer, tip: Tip) -> None:
@@ -273,9 +273,10 @@ class Transaction:
             self.causes.clear()
 
     def commit(self) -> None:
-        self.engine.checkpoints.write_behind(self)
+        behind = self.engine.checkpoints.write_behind(self)
         self.flush()
         self.writer.commit()
+        self.engine.checkpoints.remember(behind)
         # A commit without changes leaves LMDB's number as it was.
         self.tip.version = self.writer.version if self.changes else self.writer.version - 1
 

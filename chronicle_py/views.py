@@ -202,12 +202,16 @@ class TreeView(View, Mapping[str, Any]):
 
     def __getitem__(self, path: str) -> Any:
         if not _is_path(path):
-            raise PathKeyError(f"slot {self._slot!r} of branch {self._branch.name!r} has no path {shown(path)}: it is no path")
+            raise PathKeyError(
+                f"slot {self._slot!r} of branch {self._branch.name!r} has no path {shown(path)}: it is no path"
+            )
         found = self._map()
         try:
             return found[path]
         except KeyError:
-            raise PathKeyError(f"slot {self._slot!r} of branch {self._branch.name!r} has no path {shown(path)}") from None
+            raise PathKeyError(
+                f"slot {self._slot!r} of branch {self._branch.name!r} has no path {shown(path)}"
+            ) from None
 
     def __contains__(self, path: object) -> bool:
         return _is_path(path) and path in self._map()
@@ -299,8 +303,8 @@ class TreeView(View, Mapping[str, Any]):
 
     def _missing(self, path: str) -> PathKeyError:
         return PathKeyError(
-            f"removing {shown(path)}: slot {self._slot!r} of branch {self._branch.name!r} has no such path; .list() shows "
-            "those there are"
+            f"removing {shown(path)}: slot {self._slot!r} of branch {self._branch.name!r} has no such path; .list() "
+            "shows those there are"
         )
 
 
@@ -402,7 +406,8 @@ class LogView(View, Sequence[Any]):
         length = len(log)
         if not -length <= index < length:
             raise ItemIndexError(
-                f"slot {self._slot!r} of branch {self._branch.name!r} has {length} items, there is no item {shown(index)}"
+                f"slot {self._slot!r} of branch {self._branch.name!r} has {length} items, there is no item "
+                f"{shown(index)}"
             )
         return index if index >= 0 else length + index
 

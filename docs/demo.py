@@ -38,7 +38,9 @@ def run(*args: str) -> None:
     out.print(f"[bold green]$ chronicle {' '.join(map(shlex.quote, args))}[/]", markup=True)
     sys.stdout.flush()
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
-    subprocess.run([sys.executable, "-m", "chronicle_py.cli", *args], check=True, env=env)
+    code = subprocess.run([sys.executable, "-m", "chronicle_py.cli", *args], check=False, env=env).returncode
+    if code:
+        sys.exit(code)
     out.print()
 
 

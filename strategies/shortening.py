@@ -91,6 +91,6 @@ def cut_input(call: ToolUse, limit: int, counter: Counter) -> ToolUse:
 
 def marked(result: ToolResult, tool: str) -> ToolResult:
     """An old result of a tool as a short marker, which stays the same for good."""
-    if isinstance(result.content, list) and not result.content or result.content == "":
+    if (isinstance(result.content, list) and not result.content) or result.content == "":
         return result
     return msgspec.structs.replace(result, content=f"[An earlier result of {tool}, left out]")

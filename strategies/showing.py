@@ -34,6 +34,7 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
     index: int  # of its first message
     entries: list[Entry]
     tokens: int
+    turn: bool = False  # a turn begins here: a user's message that is no tool result
 
 
 def show(view: MessageView, index: int, rows: Sequence[Row], limits: Limits = NO_LIMITS) -> Shown:
@@ -54,7 +55,7 @@ def show(view: MessageView, index: int, rows: Sequence[Row], limits: Limits = NO
             blocks = short
         total += tokens
         entries.append(_entry(message, blocks, tokens))
-    return Shown(index, entries, total)
+    return Shown(index, entries, total, messages[0].role == "user" and not rows[0].answers)
 
 
 def _entry(message: ViewedMessage, blocks: list[Block], tokens: int) -> Entry:

@@ -19,8 +19,8 @@ class SlidingWindow:
     """Shows the head (the first messages) and the newest messages, without summaries.
 
     `head_window_tokens`: of the first messages, whole pairs. `recent_window_tokens`: of the newest; None: whatever the
-    budget leaves. Where both together exceed the budget, the head shrinks in proportion. What gives way does so in steps
-    of a quarter of the window of newest messages.
+    budget leaves. Where both together exceed the budget, the head shrinks in proportion. What gives way does so in
+    steps of a quarter of the window of newest messages.
     """
 
     name = "sliding-window"

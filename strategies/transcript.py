@@ -260,4 +260,3 @@ def fold(transcript: Transcript, event: Event) -> Transcript:
         if start < stop:
             return transcript.removed(start, stop)
     return transcript
-

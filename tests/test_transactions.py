@@ -25,6 +25,7 @@ from chronicle_py import (
     ReadOnly,
     StateNotRegistered,
     Store,
+    lmdb_kv,
 )
 
 
@@ -586,6 +587,31 @@ def test_a_generator_with_a_transaction_closed_on_another_thread(store: Store) -
     assert in_thread(lambda: main.append("note", "thread").seq) == 2
     assert [event.payload for event in main.events()] == ["after", "thread"]
     assert store.verify(deep=True).ok
+
+
+def test_states_written_behind_are_seen_by_other_threads_after_the_commit(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit enters the states that reads have folded; until it is done, nobody may follow them to their nodes."""
+    main = store.branch()
+    with store.transaction():
+        for i in range(2000):
+            main.append("note", i)
+    store.register_state("tally", reducer=tally, types=["note"])
+    assert main.state("tally").get().total == 2000
+    commit = lmdb_kv.LmdbWriter.commit
+    looked: list[list[Any]] = []
+
+    def look_and_commit(writer: lmdb_kv.LmdbWriter) -> None:
+        looked.append(in_thread(lambda: list(main.state("tally", at=1984).get().notes)))
+        commit(writer)
+
+    monkeypatch.setattr(lmdb_kv.LmdbWriter, "commit", look_and_commit)
+    main.append("other", 1)
+    monkeypatch.undo()
+    assert looked == [list(range(1984))]
+    assert store.verify(deep=True).ok
+    assert list(main.state("tally", at=1984).get().notes) == list(range(1984))
 
 
 # --- expect -----------------------------------------------------------------------------------------------------------

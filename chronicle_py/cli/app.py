@@ -24,7 +24,7 @@ FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
-SECTIONS: Final = ("Looking", "Writing", "Branches", "State", "Exchange", "The store")
+SECTIONS: Final = ("Conversation", "Looking", "Writing", "Branches", "State", "Exchange", "The store")
 
 
 class _Ended(Exception):

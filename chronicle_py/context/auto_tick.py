@@ -13,7 +13,6 @@ from collections.abc import Callable
 import msgspec
 
 from chronicle_py.context.runner import Outcome
-from chronicle_py.errors import ChronicleError
 
 _LOGGED = 256
 
@@ -23,7 +22,7 @@ class AutoTickEntry(msgspec.Struct, frozen=True):
 
     branch: str
     outcome: str  # "recorded", "adopted", "discarded" or "failed"
-    error: ChronicleError | None = None
+    error: Exception | None = None
 
 
 class AutoTick:
@@ -85,6 +84,6 @@ class AutoTick:
                 if outcome in (Outcome.IDLE, Outcome.BUSY):
                     return
                 self.log.append(AutoTickEntry(branch, outcome.value))
-        except ChronicleError as error:
+        except Exception as error:
             if not self._stopped:
                 self.log.append(AutoTickEntry(branch, "failed", error))

@@ -49,7 +49,7 @@ class FoldedSlot:
     def _folded(self, reader: Reader, head: Head) -> Any:
         log = self._engine.log
         at, state = 0, self._kind.initial()
-        for seq, key, known in self._states.values():
+        for seq, key, known in list(self._states.values()):
             if at < seq <= head.seq:
                 _, event = log.on_chain(reader, head.lineage, seq)
                 if event.key == key:  # an id commits to the whole history below it
@@ -63,7 +63,7 @@ class FoldedSlot:
                 state = self._kind.fold(state, lineage, concerned)
         self._states.pop(head.lineage, None)
         if len(self._states) >= _REMEMBERED:
-            del self._states[next(iter(self._states))]
+            self._states.pop(next(iter(self._states)), None)
         self._states[head.lineage] = head.seq, head.key, state
         return state
 

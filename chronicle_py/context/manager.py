@@ -218,7 +218,8 @@ class ContextManager(MessageOperations, MemoryOperations):
         types, sources = self._heard()
         self._slot = FoldedSlot(self.store, slot, strategy, types, (*sources, self._names.memory))
         self._strategy = strategy
-        self._automatic = bool(getattr(strategy, "auto_tick", False))
+        options = getattr(strategy, "options", strategy)
+        self._automatic = bool(getattr(options, "auto_tick", False))
 
     def _heard(self) -> tuple[Sequence[str], Sequence[str]]:
         """Types and sources by which a slot hears of messages."""

@@ -7,6 +7,7 @@ import msgspec
 from chronicle_py.errors import InvalidOperation
 
 _SHOWN = 10
+_SKIP_BAD = ", or leave them out with --skip-bad (skip_bad=True)"
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -22,23 +23,21 @@ class Fault(msgspec.Struct, frozen=True):
 class MalformedFile(InvalidOperation):
     """A file with bad records, of which nothing was imported. `faults` has all of them."""
 
-    def __init__(self, name: str, faults: list[Fault]) -> None:
+    def __init__(self, name: str, faults: list[Fault], advice: str = _SKIP_BAD) -> None:
         self.faults = faults
         shown = "; ".join(map(str, faults[:_SHOWN])) + ("; …" if len(faults) > _SHOWN else "")
         count = "one bad record" if len(faults) == 1 else f"{len(faults):,} bad records"
-        super().__init__(
-            f"{name}: {count}, nothing was imported: {shown}. Mend the file, or leave them out with --skip-bad "
-            "(skip_bad=True)"
-        )
+        super().__init__(f"{name}: {count}, nothing was imported: {shown}. Mend the file{advice}")
 
 
 class Imported(msgspec.Struct, frozen=True):
     """What an import brought. `known`: events of the file that were in the store already."""
 
-    form: str  # "chronicle export", "chat messages", "SWE-agent trajectory"
+    form: str  # "chronicle export", "ChatGPT export"
     events: int
     known: int
     slots: int
     blobs: int
     branches: dict[str, str]  # name -> "new", "moved", "same" or "behind" (the store's own head is further)
     faults: list[Fault]
+    current: str | None = None  # the branch that the newest conversation stands on

@@ -16,8 +16,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from chronicle_py.collections import List
-from chronicle_py.strategies.autobiographical.state import Chunk, Head, Queued, Span, State
+from chronicle_py.strategies.autobiographical.state import Chunk, Head, Queued, Span, State, insert, place
 from chronicle_py.strategies.transcript import Row
 from chronicle_py.strategies.windows import head_end, recent_start
 
@@ -111,7 +110,7 @@ def advance(state: State, rule: Rule) -> State:
             state = replace(state, head=Head(state.head.start, seq_at(state, head_stop)))
         state = close(state, rule, draft)
         begin = draft.end
-    if begin > start or (state.head.end >= 0 and draft.start <= stop):
+    if state.head.end >= 0:
         state = replace(state, frontier=seq_at(state, max(begin, min(draft.start, stop))))
     first = draft.last if draft.closed else draft.start
     due = messages.offset(min(first, len(messages))) + recent + 1
@@ -128,7 +127,7 @@ def close(state: State, rule: Rule, draft: Draft) -> State:
 def add_chunk(state: State, chunk: Chunk) -> State:
     number, spans = len(state.chunks), state.spans
     for first, last in chunk.spans:
-        spans = _insert(spans, Span(first, last, number), 0)
+        spans = insert(spans, Span(first, last, number))
     state = replace(state, chunks=state.chunks.append(chunk), spans=spans)
     return enqueue(state, number)
 
@@ -136,7 +135,7 @@ def add_chunk(state: State, chunk: Chunk) -> State:
 def enqueue(state: State, number: int) -> State:
     """With a chunk queued."""
     chunk = state.chunks[number]
-    return replace(state, queue=_insert(state.queue, Queued(chunk.first, number), chunk.tokens))
+    return replace(state, queue=insert(state.queue, Queued(chunk.first, number), chunk.tokens))
 
 
 def dequeue(state: State, number: int) -> State:
@@ -177,19 +176,17 @@ def settle(state: State, rule: Rule, start: int, stop: int) -> State:
 def _free(state: State, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Runs of messages that belong to no chunk, not to the head, and are not all protected."""
     head, guards = state.head, state.guards
-    begin = -1
-    free = False
+    begin, free = -1, False
     for index, rows in state.messages.units(start, stop):
-        taken = any(chunk_at(state, row.seq) is not None for row in rows)
-        taken = taken or head.start <= rows[0].seq < head.end
-        if taken:
-            if free:
-                yield begin, index
-            begin, free = -1, False
-            continue
-        if begin < 0:
-            begin = index
-        free = free or not guarded(guards, rows)
+        protected = guarded(guards, rows)
+        for at, row in enumerate(rows, index):
+            if head.start <= row.seq < head.end or chunk_at(state, row.seq) is not None:
+                if free:
+                    yield begin, at
+                begin, free = -1, False
+            else:
+                begin = at if begin < 0 else begin
+                free = free or not protected
     if free:
         yield begin, stop
 
@@ -230,22 +227,3 @@ def chunk_at(state: State, seq: int) -> int | None:
         return None
     span = state.spans[at]
     return span.chunk if span.first <= seq <= span.last else None
-
-
-def place(entries: List[Span] | List[Queued], first: int) -> int:
-    """The index of the first entry that begins at `first` or later. O(log n)."""
-    low, high = 0, len(entries)
-    if not high or entries[high - 1].first < first:
-        return high
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle].first < first:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _insert(entries: List[Any], entry: Any, weight: int) -> List[Any]:
-    at = place(entries, entry.first)
-    return entries.append(entry, weight) if at == len(entries) else entries.insert(at, entry, weight)

@@ -10,9 +10,9 @@ from blake3 import blake3
 from chronicle_py.errors import InvalidOperation
 
 SYSTEM_PROMPT = (
-    "You are the memory of an agent. You read a part of its conversation and write down what it should remember, in its "
-    "own voice: what was asked, what was done and found, names, paths, figures, decisions and their reasons, and what is "
-    "still open. You invent nothing."
+    "You are the memory of an agent. You read a part of its conversation and write down what it should remember, in "
+    "its own voice: what was asked, what was done and found, names, paths, figures, decisions and their reasons, and "
+    "what is still open. You invent nothing."
 )
 CHUNK_PROMPT = (
     "Write your memory of the part of the conversation above that follows your earlier memories, in the first person, "

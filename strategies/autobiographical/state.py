@@ -1,15 +1,15 @@
 """The state of `Autobiographical`: messages, chunks, memories, pins, head. Values alone; what changes them is elsewhere.
 
-A chunk is numbered and never moves; it holds the messages of its spans. A span is a run of neighbouring messages of one
-chunk; where a chunk leaves out pinned messages it has several. Spans do not overlap, so the chunk of a message is found
-by one search. A memory is a summary as it stands: of a chunk (level 1) or of memories one level below. Memories are kept
-in one list per level, by number; those that are in no memory above are listed once more, in the order of what they
-cover, weighted by their tokens. Nothing here is read as a whole by a fold or a render.
+A chunk is numbered and never moves; it holds the messages of its spans. A span is a run of neighbouring messages of
+one chunk; where a chunk leaves out pinned messages it has several. Spans do not overlap, so the chunk of a message is
+found by one search. A memory is a summary as it stands: of a chunk (level 1) or of memories one level below. Memories
+are kept in one list per level, by number; those that are in no memory above are listed once more, in the order of what
+they cover, weighted by their tokens. Nothing here is read as a whole by a fold or a render.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -139,3 +139,31 @@ def level_of(state: State, level: int) -> Level:
 def with_level(state: State, level: int, new: Level) -> State:
     levels = tuple(new if at == level - 1 else old for at, old in enumerate(state.levels))
     return msgspec.structs.replace(state, levels=levels)
+
+
+class _Placed(Protocol):
+    @property
+    def first(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Placed)
+
+
+def place(entries: List[P], first: int) -> int:
+    """The index of the first entry, of entries in the order of `first`, that begins at `first` or later. O(log n)."""
+    low, high = 0, len(entries)
+    if not high or entries[high - 1].first < first:
+        return high
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle].first < first:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def insert(entries: List[P], entry: P, weight: int = 0) -> List[P]:
+    """With one more entry, in its place. O(log n); O(1) at the end."""
+    at = place(entries, entry.first)
+    return entries.append(entry, weight) if at == len(entries) else entries.insert(at, entry, weight)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from chronicle_py.cli.commands import app
@@ -17,6 +19,10 @@ ROOT = Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "docs" / "sample.traj.json"
 COMMAND = [sys.executable, "-m", "chronicle_py.cli"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}  # of processes that run it
+
+
+# Building the app's commands anew each time takes most of a test.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 
 class Chronicle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -205,6 +206,15 @@ def test_an_event_of_ones_own_on_one_line() -> None:
     assert event_line(
         event("state.append", {"role": "user", "content": "Hi"}, "messages"), {"messages": "append_log"}
     ) == ("user: Hi")
+
+
+def test_what_cannot_be_read_is_said_so() -> None:
+    deep: list[Any] = []
+    for _ in range(sys.getrecursionlimit()):
+        deep = [deep]
+    assert compact(deep) == "(nested too deeply to be shown)"
+    torn = Event(b"\1" * 32, "note", 0, b"", 1, None, 0, None, b"", msgspec.Raw(b"\xc1"))
+    assert event_line(torn, {}) == "note (its payload cannot be read)"
 
 
 def test_small_things() -> None:

@@ -245,7 +245,7 @@ def test_ctrl_c_is_one_line(run: Chronicle, tmp_path: Path) -> None:
     line = [*COMMAND, "import", "-", "-s", "new"]
     with subprocess.Popen(line, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT) as process:
         assert process.stderr is not None
-        while not (tmp_path / "new").exists():  # then it waits for its input
+        while process.poll() is None and not (tmp_path / "new").exists():  # then it waits for its input
             time.sleep(0.02)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from cli_runner import SAMPLE, Chronicle, in_folder, with_run
 
+import chronicle_py
+
 MESSAGES = json.loads(SAMPLE.read_text())["history"]
 
 
@@ -45,6 +47,14 @@ def test_log_draws_all_branches(run: Chronicle) -> None:
 def test_log_names_empty_branches_too(run: Chronicle) -> None:
     run("orphan", "nothing")
     assert run.lines("log", "--all")[-1] == "empty: nothing"
+
+
+def test_log_draws_the_newest_fifty_branches(run: Chronicle) -> None:
+    with chronicle_py.open("chronicle.store") as opened:
+        for number in range(60):
+            opened.orphan(f"o{number}").append("note", number)
+    assert run.lines("log", "--all")[-1] == "12 older branches not drawn; see `chronicle branches`"
+    assert len(run.json("log", "--all", "-n", "1")) == 2 + 49
 
 
 def test_log_as_json_is_one_array(run: Chronicle) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -139,6 +140,11 @@ def test_an_export_that_fails_leaves_no_file(run: Chronicle, tmp_path: Path) -> 
     run.fails("export", "-b", "nope", "-o", "x.jsonl")
     run.fails("export", "-o", "no/folder/x.jsonl")
     assert not [path for path in tmp_path.iterdir() if "x.jsonl" in path.name]
+
+
+def test_an_export_may_go_to_a_device(run: Chronicle) -> None:
+    run("export", "-o", os.devnull)
+    assert not Path(os.devnull).is_file()
 
 
 def test_import_with_a_prefix(run: Chronicle) -> None:

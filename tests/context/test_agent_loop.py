@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 README = Path(__file__).parents[2] / "README.md"
-LOOP = '''\
+LOOP = """\
 from chronicle_py.context import Budget, ContextManager
 from chronicle_py.strategies import Autobiographical
 
@@ -23,7 +23,13 @@ with ContextManager.open("agent.chronicle", strategy=Autobiographical()) as cm:
         context = cm.compile(Budget(max_tokens=100_000))             # what fits: memories, then the recent messages
         cm.add_message("Claude", ask_model(**context.to_anthropic()))
         cm.drain()                                                   # folds what has grown old; nothing is lost
-'''
+"""
+
+
+def test_readme_shows_this_loop() -> None:
+    text = README.read_text()
+    if "ContextManager.open" in text:
+        assert LOOP in text
 
 
 class Crash(BaseException):

@@ -67,7 +67,7 @@ def test_what_makes_no_manager_is_refused(store: Store, tmp_path: Path) -> None:
         with pytest.raises(ChronicleError):
             manager(store, **options)
     with pytest.raises(ChronicleError):
-        ContextManager.open(tmp_path / "other", strategy=object())  # type: ignore[arg-type]
+        ContextManager.open(tmp_path / "other", strategy=object())
 
 
 def test_a_strategy_does_not_take_the_name_of_another_slot(store: Store) -> None:
@@ -374,3 +374,10 @@ def test_another_process_compiles_the_same(opener: Opener, tmp_path: Path) -> No
     command = [sys.executable, "-c", code, str(tmp_path / "store"), str(Path(__file__).parent)]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == expected
+
+
+def test_nothing_compiles_to_nothing(cm: ContextManager) -> None:
+    compiled = cm.compile()
+    assert (compiled.messages, compiled.system, compiled.tokens) == ([], "", 0)
+    assert compiled.to_anthropic() == {"system": "", "messages": []}
+    assert compiled.to_openai() == []

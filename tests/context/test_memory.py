@@ -86,7 +86,7 @@ def test_a_regex_wins_over_text(found: ContextManager) -> None:
             found.search(regex=wrong)  # type: ignore[arg-type]
     for options in ({"levels": "1"}, {"levels": [-1]}, {"limit": -1}, {"text": 3}):
         with pytest.raises(InvalidOperation):
-            found.search(**options)  # type: ignore[arg-type]
+            found.search(**options)
 
 
 def test_a_summary_says_what_it_is_of(found: ContextManager) -> None:

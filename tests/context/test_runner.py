@@ -46,8 +46,7 @@ def test_a_tick_makes_the_oldest_summary_and_records_it(store: Store) -> None:
     cm = manager(store, summarizer=asked)
     messages = talk(cm, *"abcdefghi")
     assert [work.first for work in cm.pending()] == [messages[0].id, messages[4].id]
-    assert not cm.ready
-    assert cm.tick() is True
+    assert [cm.ready, cm.tick()] == [False, True]
     (event,) = events(store, SUMMARY)
     payload = event.payload
     assert isinstance(payload, SummaryPayload)
@@ -56,9 +55,7 @@ def test_a_tick_makes_the_oldest_summary_and_records_it(store: Store) -> None:
     assert payload.tokens == 4
     blob = store.get_blob(payload.text.hash)
     assert (blob.data, blob.media_type) == (b"sum 1 of a", "text/plain")
-    assert cm.tick() is True
-    assert cm.tick() is False
-    assert cm.ready
+    assert [cm.tick(), cm.tick(), cm.ready] == [True, False, True]
     assert shown(cm) == ["sum 1 of a", "sum 2 of e", "i"]
     assert len(asked.requests) == 2
 
@@ -402,3 +399,54 @@ def test_the_default_summarizer_needs_nothing(cm_default: ContextManager) -> Non
 @pytest.fixture
 def cm_default(store: Store) -> ContextManager:
     return ContextManager(store, strategy=Tiny())
+
+
+def test_a_tick_that_is_cancelled_leaves_the_work_for_another(store: Store) -> None:
+    async def summarize(request: Request) -> str:
+        await asyncio.sleep(0 if ready else 60)
+        return "done"
+
+    ready: list[int] = []
+    cm = manager(store, summarizer=summarize)
+    talk(cm, *"abcd")
+
+    async def main() -> None:
+        ticking = asyncio.ensure_future(cm.atick())
+        await asyncio.sleep(0.01)
+        ticking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ticking
+        ready.append(1)
+        assert await cm.atick() is True
+
+    asyncio.run(main())
+    assert shown(cm) == ["done"]
+
+
+def test_async_ticks_share_the_work(store: Store) -> None:
+    asked: list[str] = []
+
+    async def summarize(request: Request) -> str:
+        asked.append(request.work.key)
+        await asyncio.sleep(0.001)
+        return "done"
+
+    managers = [manager(store, summarizer=summarize) for _ in range(3)]
+    talk(managers[0], *"abcdefghijklmnop")
+
+    async def main() -> list[int]:
+        return list(await asyncio.gather(*(cm.adrain() for cm in managers)))
+
+    assert sum(asyncio.run(main())) == 4
+    assert len(asked) == len(set(asked)) == 4
+
+
+def test_a_strategy_that_breaks_does_not_end_the_background(opener: Opener) -> None:
+    class Broken(Tiny):
+        def request(self, state: Any, work: Any, view: Any) -> Request:
+            raise KeyError("broken")
+
+    with manager(opener(), strategy=Broken(auto_tick=True), summarizer=Asked()) as cm:
+        talk(cm, *"abcd")
+        assert cm.auto_idle(5)
+        assert isinstance(cm.auto_log[-1].error, KeyError)

@@ -161,7 +161,7 @@ class Tiny:
 
     def _standing(self, state: TinyState) -> list[tuple[SummaryPayload, str]]:
         keys = {key for key, _ in self._chunks(state)}
-        found = {}
+        found: dict[str, tuple[SummaryPayload, str]] = {}
         for number, (payload, _) in enumerate(state.summaries):
             if payload.key in keys:
                 found.setdefault(payload.key, (payload, f"L1-{number}"))

@@ -22,6 +22,7 @@ from chronicle_py import (
     BlobRef,
     Branch,
     ChronicleError,
+    CorruptStore,
     InvalidOperation,
     NotFound,
     ReducerMissing,
@@ -29,6 +30,8 @@ from chronicle_py import (
 )
 from chronicle_py.event import decode_payload
 from chronicle_py.exchange import export_lines, find_blob, from_json, to_json
+from chronicle_py.kv import OBJECTS
+from chronicle_py.transaction import transaction
 
 
 @pytest.fixture
@@ -89,6 +92,24 @@ def test_a_whole_export_brings_every_blob_and_a_branch_its_own(store: Store, mai
             target.get_blob(unused)
         assert put_in(target, list(export_lines(store))).blobs == 1
         assert target.get_blob(unused).media_type == "text/plain"
+
+
+def test_an_export_of_a_store_that_lost_a_blob_names_it(store: Store, main: Branch) -> None:
+    id = store.put_blob(b"x", "text/plain")
+    main.append("picture", BlobRef(id))
+    with transaction(store._engine) as tx:
+        tx.writer.delete(OBJECTS, bytes.fromhex(id))
+        tx.changes += 1
+    with pytest.raises(CorruptStore, match=id):
+        list(export_lines(store, ["main"]))
+
+
+def test_a_blob_that_an_initial_value_names_comes_along_if_it_is_there(store: Store) -> None:
+    id = store.put_blob(b"x", "text/plain")
+    store.register_state("v", kind="value", initial=[BlobRef(id), BlobRef("ab" * 32)])
+    with fresh() as target:
+        assert put_in(target, list(export_lines(store, ["main"]))).blobs == 1
+        assert target.branch().state("v").get() == [BlobRef(id), BlobRef("ab" * 32)]
 
 
 def test_causes_and_links_come_along(store: Store, main: Branch) -> None:

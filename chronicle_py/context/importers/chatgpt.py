@@ -1,7 +1,7 @@
 """ChatGPT's exports: conversations as trees of nodes (`mapping`). Pure.
 
-A node's parent is what its `parent` says, else the node that lists it among its children. Nodes without a message, hidden
-ones, and those that say nothing are passed through. Several first messages are branches, like any others. The
+A node's parent is what its `parent` says, else the node that lists it among its children. Nodes without a message,
+hidden ones, and those that say nothing are passed through. Several first messages are branches, like any others. The
 conversation stands at `current_node`, else at the newest end.
 """
 
@@ -91,7 +91,7 @@ class _Conversation:
                 found[key] = message
         number = {key: at for at, key in enumerate(self._in_order())}
         messages = dict(sorted(found.items(), key=lambda item: number[item[0]]))
-        id = self.value.get("conversation_id") or self.value.get("id")
+        id = self.value.get("conversation_id") or self.value.get("id") or self.title
         return History(
             source=SOURCE, messages=messages, current=self._current(messages), id=id if isinstance(id, str) else "",
             title=self.title or first_words(b["text"] for m in messages.values() for b in m.blocks if b.get("text")),

@@ -192,7 +192,9 @@ class _Session:
         said = record.value["message"]
         metadata = {name: record.value[key] for key, name in _KEPT.items() if record.value.get(key)}
         for name in ("model", "stop_reason"):
-            value = next((r.value["message"][name] for r in reversed(piece.records) if r.value["message"].get(name)), None)
+            value = next(
+                (r.value["message"][name] for r in reversed(piece.records) if r.value["message"].get(name)), None
+            )
             if value is not None:
                 metadata[name] = value
         if record.message_id:

@@ -34,25 +34,31 @@ def read(lists: Iterable[tuple[str, Any]], faults: list[Fault]) -> Read:
     faults = list(faults)
     histories = []
     for where, document in lists:
-        items, title = document, ""
-        place = f"{where}, item" if where else "item"
+        items: Any = document
+        title: Any = ""
         first: list[Placed] = []
         if isinstance(document, dict):
             items, title = document.get("messages"), document.get("title")
-            place = f"{where}, messages" if where else "messages"
             if document.get("system"):
-                first = [Placed("system", {"role": "system", "content": document["system"]})]
+                first = [Placed(_place(where, "system"), {"role": "system", "content": document["system"]})]
         if not isinstance(items, list):
             faults.append(Fault(where or "the file", "is no list of messages; left out"))
             continue
-        number = (lambda at, place=place: f"{place}[{at}]") if place.endswith("messages") else (  # noqa: E731
-            lambda at, place=place: f"{place} {at}"
-        )
-        placed = [*first, *(item if isinstance(item, Placed) else Placed(number(at), item) for at, item in enumerate(items))]
+        form = "messages[{}]" if isinstance(document, dict) else "item {}"
+        placed = [*first, *(_placed(item, _place(where, form.format(at))) for at, item in enumerate(items))]
         history = history_of(placed, SOURCE, faults, title if isinstance(title, str) else "")
         if history.messages:
             histories.append(history)
     return Read(FORM, histories, faults)
+
+
+def _place(where: str, what: str) -> str:
+    return f"{where}, {what}" if where else what
+
+
+def _placed(item: Any, where: str) -> Placed:
+    """An item with its place: the one it has, where it is a line of a file."""
+    return item if isinstance(item, Placed) else Placed(where, item)
 
 
 def history_of(items: Iterable[Placed], source: str, faults: list[Fault], title: str = "") -> History:

@@ -1,10 +1,10 @@
 """Which message a record of a session comes after. Pure.
 
-- Records that are no messages (progress, system, summary, snapshots, compact boundaries, and messages that were left out)
-  are passed through; a compact boundary goes on from its `logicalParentUuid`.
-- A parent that was never written, and a record without links, mean the message before it in the file, of the same chain.
-- Without a parent, a user's own words are a first message. But not in a file where nothing is linked, and not the summary
-  after a compaction: these go on from the message before them.
+- Records that are no messages (progress, system, summary, snapshots, compact boundaries), and messages that were left
+  out, are passed through; a compact boundary goes on from its `logicalParentUuid`.
+- A parent that was never written, and a record without links, mean the message before it in the file, of its chain.
+- Without a parent, a user's own words are a first message. But not in a file where nothing is linked, and not the
+  summary after a compaction: these go on from the message before them.
 - A side chain's first record has no parent here, whatever it names; the main chain never goes on from a side chain.
 """
 
@@ -19,7 +19,18 @@ _MAIN: Final = None
 class Record:
     """A record of a session."""
 
-    __slots__ = ("answers", "blocks", "is_message", "message_id", "number", "only_results", "side", "uuid", "value", "where")
+    __slots__ = (
+        "answers",
+        "blocks",
+        "is_message",
+        "message_id",
+        "number",
+        "only_results",
+        "side",
+        "uuid",
+        "value",
+        "where",
+    )
 
     def __init__(self, number: int, where: str, value: dict[str, Any], is_message: bool) -> None:
         self.number = number
@@ -86,9 +97,7 @@ def parents(records: list[Record]) -> dict[str, str | None]:
     return found
 
 
-def _parent(
-    record: Record, by_uuid: dict[str, Record], before: dict[int, str | None], linked: bool
-) -> str | None:
+def _parent(record: Record, by_uuid: dict[str, Record], before: dict[int, str | None], linked: bool) -> str | None:
     previous = before[record.number]
     if record.parent is None:
         unlinked = record.uuid is None or not linked

@@ -1,7 +1,7 @@
 """SWE-agent's trajectories: the messages of `history`, OpenAI's but for what is named here. Pure.
 
-`tool_calls` may be the repr of a Python list, and a result names its calls in `tool_call_ids`. What the agent thought is
-part of what it said, and its action is the call.
+`tool_calls` may be the repr of a Python list, and a result names its calls in `tool_call_ids`. What the agent thought
+is part of what it said, and its action is the call.
 """
 
 from __future__ import annotations

@@ -64,9 +64,11 @@ async def ask_async(summarizer: Summarizer, request: Request, patience: Patience
                 waiting: asyncio.Future[Any] = asyncio.ensure_future(summarizer.summarize(request))
             else:
                 waiting = asyncio.wrap_future(_in_thread(lambda: _answer(summarizer, request)))
-            done, _ = await asyncio.wait([waiting], timeout=patience.timeout)
+            try:
+                done, _ = await asyncio.wait([waiting], timeout=patience.timeout)
+            finally:
+                waiting.cancel()  # what is done stays so
             if not done:
-                waiting.cancel()
                 raise _too_slow(patience)
             try:
                 found = waiting.result()
