@@ -126,8 +126,9 @@ class Checkpoints:
         owner, _ = self._engine.lineages.owner(reader, lineage, seq)
         return self._at(reader, owner, seq // BLOCK - 1)
 
-    def _at(self, reader: Reader, lineage: int, block: int) -> Boundary:
-        found = self._boundaries.get((lineage, block))
+    def _at(self, reader: Reader, lineage: int, block: int, fresh: bool = False) -> Boundary:
+        """The directory of a block. What is remembered may lack states that another process has entered since."""
+        found = None if fresh else self._boundaries.get((lineage, block))
         if found is None:
             key = pack_position(lineage, block)
             record = reader.get(BLOCKS, key)
@@ -171,6 +172,9 @@ class Checkpoints:
             return place.true_to, kind.initial()
         boundary = self._at(reader, place.lineage, place.block)
         entry = boundary.directory.here.get(slot.number)
+        if entry is None or entry[0] != kind.identity:
+            boundary = self._at(reader, place.lineage, place.block, fresh=True)  # others may have written behind
+            entry = boundary.directory.here.get(slot.number)
         if entry is None or entry[0] != kind.identity:
             return 0, kind.initial()
         state = boundary.live.get(slot.number)
@@ -333,14 +337,18 @@ class Checkpoints:
                 if number not in touched:
                     there[number] = (before.lineage, before.block, CLEAN)
             for slot in table.following:
-                if slot.number >= before.directory.known and slot.number not in touched:
+                late = slot.number >= before.directory.known and slot.number not in touched
+                if late and slot.number not in there and self._place(before, slot).true_to == 0:
                     there[slot.number] = (0, 0, 0)
         for slot in touched.values():
             place = self._place(before, slot)
             if slot.custom or place.true_to < previous:
                 there[slot.number] = place
                 continue
-            _, state = self._load(reader, place, slot)
+            at, state = self._load(reader, place, slot)
+            if at < previous:  # nothing of this identity is where it should be: whoever reads it folds it anew
+                there[slot.number] = (0, 0, 0)
+                continue
             for number, events in pieces:
                 concerned = slot.concerned(events)
                 if concerned:
@@ -379,24 +387,26 @@ class Checkpoints:
         if self._engine.readonly or folded * _AMORTISE < self._sizes.get(slot.number, 0) * BLOCK:
             return
         owner, _ = self._engine.lineages.owner(reader, lineage, base)
+        kept = slot.kind.copy(state)
         with self._lock:
             if len(self._behind) >= BLOCK:
                 self._behind.pop(next(iter(self._behind)))
-        self._behind[owner, base // BLOCK - 1, slot.number] = (slot.kind.identity, slot.kind.copy(state))
+            self._behind[owner, base // BLOCK - 1, slot.number] = (slot.kind.identity, kept)
 
     def write_behind(self, tx: Transaction) -> list[Boundary]:
-        """Enters the states that were kept for this moment. Returns the directories that have them, for `remember` after
-        the commit: until then, other threads read these blocks and would not find the states' nodes."""
+        """Enters the states that were kept for this moment. Returns the directories that have them, for `remember`
+        after the commit: until then, other threads read these blocks and would not find the states' nodes."""
         fresh: dict[tuple[int, int], Boundary] = {}
         if not self._behind:
             return []
-        waiting, self._behind = self._behind, {}
+        with self._lock:
+            waiting, self._behind = self._behind, {}
         table = self._engine.slots.table(tx.writer)
         for (lineage, block, number), (identity, state) in waiting.items():
             slot = table.by_number.get(number)
             if slot is None or slot.identity != identity:
                 continue
-            boundary = fresh.get((lineage, block)) or self._at(tx.writer, lineage, block)
+            boundary = fresh.get((lineage, block)) or self._at(tx.writer, lineage, block, fresh=True)
             try:
                 root, saved = slot.kind.save(state, self._engine.objects)
             except ReducerFailed:

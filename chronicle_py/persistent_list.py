@@ -43,7 +43,8 @@ class _Tail:
 
     def __init__(self, entries: list[bytes | tuple[bytes, int]]) -> None:
         self.entries = entries
-        self.size = sum(len(_item_of(entry)) for entry in entries)
+        weighted = bool(entries) and type(entries[-1]) is tuple
+        self.size = sum(map(len, map(_item_of, entries) if weighted else entries))
 
 
 def _item_of(entry: bytes | tuple[bytes, int]) -> bytes:

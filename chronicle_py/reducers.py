@@ -428,8 +428,8 @@ class Custom:
 
     def _unstorable(self, error: Exception) -> ReducerFailed:
         return ReducerFailed(
-            f"the state of slot {self.slot!r} has no stored form: {error}. A state is made of Structs, plain values with "
-            "str keys, List and Map"
+            f"the state of slot {self.slot!r} has no stored form: {error}. A state is made of Structs, plain values "
+            "with str keys, List and Map"
         )
 
     def load(self, root: bytes) -> Any:

@@ -40,8 +40,8 @@ class Budget(msgspec.Struct, frozen=True):
                 raise InvalidOperation(f"a budget's {name} is a whole number from 0, not {value!r}")
         if self.max_tokens <= self.reserve_for_response:
             raise InvalidOperation(
-                f"a budget of {self.max_tokens} tokens leaves nothing beside the reserve of {self.reserve_for_response} for "
-                "the response; raise max_tokens or lower reserve_for_response"
+                f"a budget of {self.max_tokens} tokens leaves nothing beside the reserve of "
+                f"{self.reserve_for_response} for the response; raise max_tokens or lower reserve_for_response"
             )
 
 

@@ -114,10 +114,10 @@ class Transcript(msgspec.Struct, frozen=True):
 
     def walk(self, start: int, stop: int) -> Iterator[Row]:
         """The rows of [start, stop), read in stretches."""
-        size = 4
+        size = 8
         while start < stop:
             yield from self.rows[start : min(start + size, stop)]
-            start, size = start + size, _BATCH
+            start, size = start + size, min(2 * size, _BATCH)
 
     def units(self, start: int, stop: int) -> Iterator[tuple[int, list[Row]]]:
         """Pairs and single messages of [start, stop), in order: the index of the first message, and the rows."""
@@ -180,17 +180,17 @@ class Transcript(msgspec.Struct, frozen=True):
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
-class Said(Facts, frozen=True, kw_only=True):
+class Said(Facts, frozen=True, kw_only=True, gc=False):
     """What is read of a `message`, and that the rest has the shape of one."""
 
-    blocks: list[msgspec.Raw]
+    blocks: msgspec.Raw
     tokenizer: str
 
 
-class Changed(EditFacts, frozen=True, kw_only=True):
+class Changed(EditFacts, frozen=True, kw_only=True, gc=False):
     """What is read of a `message.edit`."""
 
-    blocks: list[msgspec.Raw]
+    blocks: msgspec.Raw
     tokenizer: str
 
 
@@ -206,15 +206,22 @@ def message_facts(event: Event) -> Facts | None:
         facts = _decode_said(event.raw)
     except msgspec.MsgspecError:
         return None
-    return None if facts.role == "system" else facts
+    return None if facts.role == "system" or not _is_array(facts.blocks) else facts
 
 
 def edit_facts(event: Event) -> EditFacts | None:
     """What a `message.edit` event says."""
     try:
-        return _decode_changed(event.raw)
+        change = _decode_changed(event.raw)
     except msgspec.MsgspecError:
         return None
+    return change if _is_array(change.blocks) else None
+
+
+def _is_array(raw: msgspec.Raw) -> bool:
+    """Whether this is a MessagePack array, as the blocks of a message are; its items are left alone."""
+    first = memoryview(raw)[0]
+    return 0x90 <= first <= 0x9F or first in (0xDC, 0xDD)
 
 
 def removal(event: Event) -> RemovePayload | None:

@@ -22,7 +22,6 @@ from chronicle_py import (
     List,
     Map,
     NotFound,
-    ReadOnly,
     StateNotRegistered,
     Store,
     lmdb_kv,
@@ -688,14 +687,6 @@ def test_both_durabilities_keep_what_was_committed(opener: Opener, durability: s
     assert again.branch().seq == 111
     assert again.branch().event(111).payload == "last"
     assert again.verify(deep=True).ok
-
-
-def test_a_readonly_store_has_no_transactions(opener: Opener) -> None:
-    opener().close()
-    store = opener(readonly=True)
-    with pytest.raises(ReadOnly, match="opened with readonly=True"):
-        fail_after(store, lambda: None)
-    assert store.branch().seq == 0
 
 
 def test_a_name_freed_by_an_abort_can_be_taken(store: Store) -> None:

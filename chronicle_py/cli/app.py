@@ -134,10 +134,11 @@ def chronicle(
     chronicle import run.traj            a conversation into ./chronicle.store
     chronicle log                        its events, newest first
     chronicle fork other --at 6          another branch that shares events 1 to 6
-    chronicle append -b other --slot messages '{"role": "user", "content": "Why?"}'
+    chronicle say -b other "Why?"        and goes on differently
     chronicle log --all                  both branches as a graph
-    chronicle state messages --at 6      a slot as it was at event 6
-    chronicle diff messages main other   what differs between the branches
+    chronicle messages --at 6            the conversation as it was at event 6
+    chronicle diff context/messages main other
+    chronicle compile --budget 8000      what a model would get
 
     The store is ./chronicle.store, or what --store or the variable CHRONICLE_STORE names: a file, or a folder. A PLACE
     is a sequence (12) or an event's id, of which the first 6 digits or more suffice (3f9a2c).

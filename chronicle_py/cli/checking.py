@@ -10,6 +10,7 @@ import typer
 from chronicle_py.cli import output
 from chronicle_py.cli.app import Failure, app
 from chronicle_py.cli.options import DEFAULT_STORE, Json, StorePath, exists, reading, writing
+from chronicle_py.cli.reducers_at_hand import load_reducers
 
 SECTION = "The store"
 
@@ -77,6 +78,8 @@ def verify(
     chronicle verify --deep --json
     """
     with reading(store) as opened, output.progress("verifying") as report:
+        if deep:
+            load_reducers(opened)
         found = opened.verify(deep=deep, progress=report)
     problems = [{"where": problem.where, "what": problem.what} for problem in found.problems]
     if json:

@@ -23,7 +23,8 @@ def pictured(
         f" ({stats.edited:,} edited, {stats.removed:,} removed); {stats.strategy}"
     )
     room = budget.max_tokens - budget.reserve_for_response
-    yield f"compiled: {tokens:,} of {room:,} tokens (budget {budget.max_tokens:,}, {budget.reserve_for_response:,} reserved)"
+    reserve = budget.reserve_for_response
+    yield f"compiled: {tokens:,} of {room:,} tokens (budget {budget.max_tokens:,}, {reserve:,} reserved)"
     rows = [("head, raw", "message", rendered.head.count, rendered.head.tokens)]
     levels = sorted(rendered.summaries.items(), reverse=True)
     rows += [(f"folded, L{level}", "summary", share.count, share.tokens) for level, share in levels]
@@ -39,7 +40,8 @@ def pictured(
         of = f"  {_things(count, thing)}" if thing else ""
         yield f"{name:<{width}} {_bar(share, room)} {share:>9,} tokens{of}"
     chunks = sum(level == 1 for level in pending)
-    yield f"pending: {output.count(chunks, 'chunk')}, {output.count(len(pending) - chunks, 'merge')}; {_pins(stats.pins)}"
+    planned = f"{output.count(chunks, 'chunk')}, {output.count(len(pending) - chunks, 'merge')}"
+    yield f"pending: {planned}; {output.count(stats.pins, 'pin')}"
     if rendered.left_out:
         yield f"left out: {output.count(rendered.left_out, 'message')}, for which the budget has no room"
     if rendered.over_budget:
@@ -47,11 +49,7 @@ def pictured(
 
 
 def _things(count: int, thing: str) -> str:
-    return output.count(count, "summary").replace("summarys", "summaries") if thing == "summary" else output.count(count, thing)
-
-
-def _pins(count: int) -> str:
-    return output.count(count, "pin")
+    return f"{count:,} summaries" if thing == "summary" and count != 1 else output.count(count, thing)
 
 
 def _bar(tokens: int, room: int) -> str:

@@ -28,7 +28,9 @@ def messages(
     at: At = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=0, metavar="N", help="The newest N, 0 for all.", show_default="20, with --json all"),
+        typer.Option(
+            "--limit", "-n", min=0, metavar="N", help="The newest N, 0 for all.", show_default="20, with --json all"
+        ),
     ] = None,
     participant: Annotated[
         str | None, typer.Option("--participant", "-p", metavar="NAME", help="Only what this one said.")
@@ -64,7 +66,7 @@ def messages(
     if total > len(found):
         output.say(f"⋮ {total - len(found):,} earlier; --limit 0 shows all")
     for message in found:
-        for line in _whole(message) if full else [_line(message)]:
+        for line in _whole(message) if full else [listed(message)]:
             output.say(line)
     if not found:
         output.say("no messages")
@@ -89,10 +91,12 @@ def message_line(participant: str, blocks: list[Any], width: int) -> str:
     return preview.item_line(item, width)
 
 
-def _line(message: Message) -> str:
+def listed(message: Message) -> str:
+    """A message in a line of a list."""
     width = (output.terminal_width() or _PREVIEW + 24) - 24
     edited = " (edited)" if message.edited else ""
-    return f"{message.seq:>4} {output.short(message.id)} {message_line(message.participant, message.blocks, width)}{edited}"
+    line = message_line(message.participant, message.blocks, width)
+    return f"{message.seq:>4} {output.short(message.id)} {line}{edited}"
 
 
 def _whole(message: Message) -> list[str]:

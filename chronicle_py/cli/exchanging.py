@@ -14,7 +14,7 @@ import typer
 from chronicle_py.cli import output
 from chronicle_py.cli.app import app
 from chronicle_py.cli.options import DEFAULT_STORE, Json, StorePath, reading, writing
-from chronicle_py.exchange import Imported, export_lines, import_file
+from chronicle_py.exchange import Imported, export_lines
 
 SECTION = "Exchange"
 
@@ -23,30 +23,54 @@ SECTION = "Exchange"
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help='The file; "-" is the standard input.')],
     store: StorePath = DEFAULT_STORE,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", "-f", metavar="FORM", help="export, claude-code, chatgpt, anthropic, openai or swe-agent.",
+            show_default="by its contents",
+        ),
+    ] = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", "-b", metavar="NAME", help="Where messages go.", show_default="main")
+        str | None,
+        typer.Option(
+            "--branch", "-b", metavar="NAME", help="Where a conversation's current path goes.", show_default="main"
+        ),
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", help="Put before the names of an export's branches.")] = "",
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad records out and go on.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse a conversation with bad records.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad records of an export out and go on.")] = False,
     json: Json = False,
-) -> None:
-    """Imports a conversation or an export.
+) -> None:  # fmt: skip
+    """Imports a conversation of another program, with all its branches, or an export.
 
-    All of it or nothing; the store is made where there is none. Known by their contents are: an export of chronicle,
-    with all its branches and the same ids (importing it again adds nothing); a JSON list of chat messages as OpenAI or
-    Anthropic have them, or an object with "messages"; a SWE-agent trajectory ("history"). Messages become items of the
-    slot `messages`, one event each.
+    In one transaction; the store is made where there is none. Known by their contents are: a Claude Code session (JSON
+    Lines), a ChatGPT export (conversations.json or the zip), messages as Anthropic or OpenAI have them (a list, or an
+    object with "messages"), a SWE-agent trajectory ("history"), and an export of chronicle. Importing a file again adds
+    nothing. Bad records of a conversation are named and left out; an export with any is refused.
 
     \b
-    chronicle import run.traj
+    chronicle import session.jsonl
+    chronicle import conversations.zip
+    chronicle import run.traj -b second-run
     chronicle import backup.jsonl --prefix old/
     curl … | chronicle import -
     """
     if file != "-":
         Path(file).open("rb").close()  # a mistyped name should not leave a store behind
+    from chronicle_py.context.importers import import_file
+
     with writing(store, create=True) as opened, output.progress("importing") as report:
         source = sys.stdin.buffer if file == "-" else file
-        done = import_file(opened, source, branch=branch, prefix=prefix, skip_bad=skip_bad, progress=report)
+        done = import_file(
+            opened,
+            source,
+            format=format,
+            branch=branch,
+            prefix=prefix,
+            strict=strict,
+            skip_bad=skip_bad,
+            progress=report,
+        )
     if json:
         output.print_json(msgspec.to_builtins(done))
         return
@@ -55,16 +79,18 @@ def import_(
 
 
 def _told(done: Imported) -> Iterable[str]:
+    thing = "new event" if done.current is None else "new message"
     known = f", {done.known:,} were there already" if done.known else ""
-    yield f"imported: {done.form}, {output.count(done.events, 'new event')}{known}"
+    yield f"imported: {done.form}, {output.count(done.events, thing)}{known}"
     for number, thing in ((done.slots, "new slot"), (done.blobs, "new blob")):
         if number:
             yield f"  {output.count(number, thing)}"
     words = {"new": "is new", "moved": "moved", "same": "is as it was", "behind": "is further here and was left alone"}
     for name, outcome in done.branches.items():
-        yield f"  branch {name} {words[outcome]}"
+        current = " (current)" if name == done.current and len(done.branches) > 1 else ""
+        yield f"  branch {name} {words[outcome]}{current}"
     for fault in done.faults:
-        yield f"  left out, {fault}"
+        yield f"  bad record, {fault}"
 
 
 @app.command(rich_help_panel=SECTION)

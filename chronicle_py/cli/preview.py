@@ -96,14 +96,17 @@ def event_line(event: Event, kinds: Mapping[str, str], width: int = _MOST) -> st
     """What an event did, in at most `width` characters. `kinds`: slot id -> kind."""
     if event.type == "state.append" and event.slot == MESSAGES and kinds.get(MESSAGES) == "append_log":
         return item_line(decode_payload(event.raw), width)
-    return cut(_event_line(event, kinds), width)
+    return cut(_event_line(event, kinds, width), width)
 
 
-def _event_line(event: Event, kinds: Mapping[str, str]) -> str:
+def _event_line(event: Event, kinds: Mapping[str, str], width: int) -> str:
     try:
         payload = decode_payload(event.raw)
     except msgspec.MsgspecError:
         return f"{clean(event.type)} (its payload cannot be read)"
+    said = _conversation_line(event.type, payload, width) if isinstance(payload, Mapping) else None
+    if said is not None:
+        return said
     if event.slot is None:
         return f"{clean(event.type)} {item_line(payload)}"
     slot, kind = clean(event.slot), kinds.get(event.slot)
@@ -112,6 +115,26 @@ def _event_line(event: Event, kinds: Mapping[str, str]) -> str:
     if kind == "append_log" and event.type == "state.append":
         return f"{slot} + {item_line(payload)}"
     return f"{slot} {_operation(event.type, payload, kind)}"
+
+
+def _conversation_line(type: str, payload: Mapping[str, Any], width: int) -> str | None:
+    """What an event of the conversation layer did; None for any other."""
+    if type in ("message", "message.edit") and isinstance(payload.get("blocks"), list) and "participant" in payload:
+        line = item_line({"role": str(payload["participant"]), "content": payload["blocks"]}, width)
+        return line if type == "message" else f"edited {payload.get('seq')} {line}"
+    first, last = payload.get("first_seq"), payload.get("last_seq")
+    where = f"{first}" if first == last else f"{first} to {last}"
+    if first is None:
+        if type == "unpin" and "pin_seq" in payload:
+            return f"unpinned what {payload['pin_seq']} had pinned"
+        return f"head starts at {payload['seq']}" if type == "head.reset" and "seq" in payload else None
+    name = f" as {clean(str(payload['name']))!r}" if payload.get("name") else ""
+    return {
+        "message.remove": f"removed {where}",
+        "pin": f"{clean(str(payload.get('kind', 'pin')))} {where}{name}",
+        "summary": f"summary L{payload.get('level')} of {where}, {payload.get('tokens')} tokens",
+        "summary.adopt": f"summary L{payload.get('level')} of {where} taken over, {payload.get('tokens')} tokens",
+    }.get(type)
 
 
 def _operation(type: str, payload: Any, kind: str | None) -> str:

@@ -107,7 +107,9 @@ def pins(
     elif not found:
         output.say("no pins")
     else:
-        rows = [(output.short(pin.id), pin.kind, _range(pin), pin.name or "-", output.when(pin.created)) for pin in found]
+        rows = [
+            (output.short(pin.id), pin.kind, _range(pin), pin.name or "-", output.when(pin.created)) for pin in found
+        ]
         output.table(("pin", "kind", "keeps", "name", "since"), rows)
 
 
@@ -130,7 +132,9 @@ def summarize(
     summarizer: Annotated[
         str, typer.Option("--summarizer", metavar="NAME", help=f"Who writes them: {', '.join(SUMMARIZERS)}.")
     ] = "extractive",
-    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model of openai, anthropic.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="The model of openai, anthropic.")
+    ] = None,
     strategy: StrategyName = DEFAULT_STRATEGY,
     settings: Settings = None,
     namespace: Namespace = None,
@@ -138,8 +142,8 @@ def summarize(
 ) -> None:
     """Folds old messages into memories: makes the summaries that a strategy has planned.
 
-    By itself without a network ("extractive" takes sentences of the conversation). What was summarised on another branch
-    is taken over, not made again. Interrupted, it keeps what is done.
+    By itself without a network ("extractive" takes sentences of the conversation). What was summarised on another
+    branch is taken over, not made again. Interrupted, it keeps what is done.
 
     \b
     chronicle summarize

@@ -12,6 +12,8 @@ import typer
 from chronicle_py import Branch, LogView, NotFound, Replay, SlotInfo, Store, TreeView
 from chronicle_py.cli import output, preview
 from chronicle_py.cli.app import Failure, app
+from chronicle_py.cli.conversation import listed, message_json
+from chronicle_py.cli.message_slots import change_json, change_line, differing, is_messages, messages_at
 from chronicle_py.cli.options import (
     DEFAULT_STORE,
     At,
@@ -24,6 +26,7 @@ from chronicle_py.cli.options import (
     reading,
     writing,
 )  # fmt: skip
+from chronicle_py.cli.reducers_at_hand import load_reducers
 from chronicle_py.event import decode_payload
 
 SECTION = "State"
@@ -58,6 +61,7 @@ def slots(
         if kind is not None or types or sources or initial is not None:
             raise typer.BadParameter("--kind, --type, --source and --initial go with --add SLOT")
         with reading(store) as opened:
+            load_reducers(opened)
             found = opened.slots()
     else:
         if kind is None:
@@ -105,27 +109,30 @@ def state(
     """Shows a slot at a branch's head, or at any place.
 
     \b
-    chronicle state messages
-    chronicle state messages --at 6 -b other
+    chronicle state context/messages
+    chronicle state context/messages --at 6 -b other
     chronicle state summary --json
     """
     most = (None if json else _LIMIT) if limit is None else limit or None
     with reading(store) as opened:
+        load_reducers(opened)
         kind = _kind(opened, slot)
         source = opened.branch(branch)
         where = optional_place(source, at)
         view = source.state(slot, at=source.seq if where is None else where)
+        said = messages_at(opened, source, slot, view.seq, most) if is_messages(opened, slot) else None
         if json:
-            value = _value(view, most)
+            value = _value(view, most) if said is None else [message_json(message) for message in said]
             found: dict[str, Any] = {"slot": slot, "kind": kind, "branch": branch, "seq": view.seq, "hash": view.hash}
             if isinstance(view, LogView | TreeView):
                 found["length"] = len(view)
             output.print_json({**found, "value": value})
             return
-        things = {"append_log": "item", "tree": "path"}.get(kind)
-        size = "" if things is None else f", {output.count(len(view), things)}"
+        things = {"append_log": "item", "tree": "path", "messages": "message"}.get(kind)
+        length = len(view.get().entries) if said is not None else 0 if things is None else len(view)
+        size = "" if things is None else f", {output.count(length, things)}"
         output.say(f"{slot} ({kind}) on {branch} at {view.seq}{size}, hash {output.short(view.hash)}")
-        for line in _lines(view, most):
+        for line in _lines(view, most) if said is None else map(listed, said):
             output.say(line)
 
 
@@ -181,13 +188,18 @@ def diff(
     A number is a sequence of --branch, a branch's name is that branch's head, anything else the start of an id.
 
     \b
-    chronicle diff messages 6 12         between two places of main
-    chronicle diff messages main other   between two branches
+    chronicle diff context/messages 6 12         between two places of main
+    chronicle diff context/messages main other   between two branches
     """
     with reading(store) as opened:
+        load_reducers(opened)
         base = opened.branch(branch)
         names = {info.name for info in opened.branches()}
-        changes = base.diff(slot, _side(opened, base, names, before), _side(opened, base, names, after))
+        sides = _side(opened, base, names, before), _side(opened, base, names, after)
+        if is_messages(opened, slot):
+            _show_messages([_messages(opened, base, slot, side) for side in sides], json)
+            return
+        changes = base.diff(slot, *sides)
     if json:
         output.print_json([{"op": c.op, "path": c.path, "before": c.before, "after": c.after} for c in changes])
         return
@@ -195,6 +207,26 @@ def diff(
     write = output.line_writer()
     for change in changes:
         text, style = _change(change)
+        write((preview.cut(text, width), style))
+    if not changes:
+        output.say("no difference")
+
+
+def _messages(store: Store, base: Branch, slot: str, side: int | str | Branch) -> list[Any]:
+    if isinstance(side, Branch):
+        return messages_at(store, side, slot)
+    return messages_at(store, base, slot, side)
+
+
+def _show_messages(sides: list[list[Any]], json: bool) -> None:
+    changes = list(differing(*sides))
+    if json:
+        output.print_json([change_json(change) for change in changes])
+        return
+    width = (output.terminal_width() or _PREVIEW + 8) - 2
+    write = output.line_writer()
+    for change in changes:
+        text, style = change_line(change)
         write((preview.cut(text, width), style))
     if not changes:
         output.say("no difference")
@@ -236,9 +268,10 @@ def replay(
 
     \b
     chronicle replay
-    chronicle replay messages -b other --json
+    chronicle replay context/messages -b other --json
     """
     with reading(store) as opened:
+        load_reducers(opened)
         target = opened.branch(branch)
         wanted = [found.id for found in opened.slots() if found.loaded] if slot is None else [slot]
         results = []

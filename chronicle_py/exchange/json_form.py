@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -44,6 +45,12 @@ def to_json(value: Any) -> Any:
         return {"$time": value.isoformat()}
     if isinstance(value, msgspec.msgpack.Ext):
         return {"$ext": [value.code, b64encode(value.data).decode()]}
+    if isinstance(value, Mapping):  # of a state: a persistent one
+        return to_json(dict(value.items()))
+    if isinstance(value, Sequence):
+        return to_json(list(value))
+    if isinstance(value, msgspec.Struct):
+        return {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
     return to_json(msgspec.to_builtins(value))
 
 

@@ -236,8 +236,6 @@ def read_slot(line: SlotLine) -> SlotRecord:
     initial = b"" if line.initial is msgspec.UNSET else _payload(line.initial, line.bytes, f"slot {line.id!r}")
     try:
         check_slot(line.id)
-        for name in (*line.types, *line.sources):
-            check_name("a type or source", name)
     except ChronicleError as error:
         raise BadLine(str(error)) from None
     return SlotRecord(0, line.kind, line.reducer, line.version, line.fingerprint, line.types, line.sources, initial)

@@ -2,14 +2,17 @@
 
 After the first bad line the rest is only checked, so that all bad places are named at once, and nothing is kept. With
 `skip_bad` the bad lines are left out, and so is what stands on them: an event without its parent cannot be. A branch
-whose head is lost that way ends at its last event that could be kept.
+whose head is lost that way ends at its last event that could be kept, or is left out where that is not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chronicle_py.errors import ChronicleError
+import msgspec
+
+from chronicle_py.errors import ChronicleError, InvalidOperation
+from chronicle_py.event import decode_payload
 from chronicle_py.exchange import lines
 from chronicle_py.exchange.faults import Fault, Imported, MalformedFile
 from chronicle_py.exchange.graft import Graft, Head, Outcome
@@ -17,6 +20,7 @@ from chronicle_py.exchange.lines import BadLine, BlobLine, BranchLine, End, Even
 from chronicle_py.kv import OBJECTS
 from chronicle_py.names import check_branch, check_name
 from chronicle_py.records import Position, Ref, SlotRecord
+from chronicle_py.slots import CUSTOM, MAX_SLOTS, SlotTable
 from chronicle_py.store import Store
 from chronicle_py.transaction import Transaction, transaction
 
@@ -41,7 +45,7 @@ class _Restore:
         self._faults: list[Fault] = []
         self._counts = {SlotLine: 0, BlobLine: 0, EventLine: 0, BranchLine: 0}
         self._header = self._ended = False
-        self._slots: list[tuple[str, SlotRecord]] = []  # read and not registered yet
+        self._slots: dict[str, SlotRecord] = {}  # read and not registered yet
         self._slot_names = set(self._engine.slots.table(tx.writer).by_id)
         self._blobs: set[bytes] = set()
         self._branches: list[tuple[str, BranchLine]] = []
@@ -53,12 +57,10 @@ class _Restore:
         for number, text in numbered:
             if text.isspace():
                 continue
-            where, line = f"line {number}", None
+            where = f"line {number}"
             try:
-                line = lines.decode(text)
-                self._line(where, line)
+                self._line(where, lines.decode(text))
             except BadLine as error:
-                self._lost.note_line(self._last[1], readable=line is not None)
                 self._faults.append(Fault(where, str(error)))
         if not self._ended:
             self._faults.append(Fault("end of file", "the line that ends an export is missing; the file was cut short"))
@@ -94,7 +96,9 @@ class _Restore:
             if self._writing:
                 self._new_blobs += self._graft.add_blob(key, stored)
         elif isinstance(line, SlotLine):
-            self._slots.append((line.id, lines.read_slot(line)))
+            if line.id in self._slots:
+                raise BadLine(f"slot {line.id!r} is in the file twice")
+            self._slots[line.id] = _checked_slot(line.id, lines.read_slot(line))
         else:
             self._branches.append((where, self._checked_branch(line)))
 
@@ -111,22 +115,20 @@ class _Restore:
 
     def _register(self) -> None:
         """Registers the slots read so far: together, since each lookup after a registration reads all of them."""
-        slots, self._slots = self._slots, []
+        slots, self._slots = self._slots, {}
         if not slots or not self._writing:
             return
         registry = self._engine.slots
         table = registry.table(self._tx.writer)
         next_number = table.next_number
-        for id, record in slots:
+        for id, record in slots.items():
             found = table.by_id.get(id)
             if found is not None:
                 registry._same(id, found.record, record)  # or StateExists
             elif id not in self._slot_names:
-                numbered = SlotRecord(
-                    next_number, record.kind, record.reducer, record.version, record.fingerprint, record.types,
-                    record.sources, record.initial,
-                )  # fmt: skip
-                registry._store(self._tx, id, numbered)
+                if next_number >= MAX_SLOTS:
+                    raise InvalidOperation(f"a store holds at most {MAX_SLOTS:,} slots")
+                registry._store(self._tx, id, msgspec.structs.replace(record, number=next_number))
                 self._slot_names.add(id)
                 next_number += 1
                 self._new_slots += 1
@@ -192,14 +194,17 @@ class _Restore:
     def _checked_branch(self, line: BranchLine) -> BranchLine:
         try:
             check_branch(self._prefix + line.name)
+            if line.parent is not None:
+                check_branch(line.parent)
             if line.description:
                 check_name("a branch description", line.description)
         except ChronicleError as error:
             raise BadLine(str(error)) from None
         if line.head is not None:
             lines.key_of(line.head, f"the head of branch {line.name!r}")
-        if (line.head is None) != (line.seq == 0) or line.seq < 0 or line.fork_seq < 0:
-            raise BadLine(f"branch {line.name!r}: head, sequence and fork point do not agree")
+        agrees = (line.head is None) == (line.seq == 0) and 0 <= line.fork_seq and 0 <= line.seq
+        if not agrees or not 0 <= line.created < 1 << 63:
+            raise BadLine(f"branch {line.name!r}: head, sequence, fork point and time do not agree")
         return line
 
     def _set_branches(self) -> dict[str, Outcome]:
@@ -225,7 +230,7 @@ class _Restore:
         found = self._graft.find(key)
         if found is not None and found[1] == line.seq:
             return Head(*found, key)
-        kept = self._lost.nearest(key, line.seq) if found is None and self._skip else None
+        kept = self._lost.nearest(key) if found is None and self._skip else None
         end = "it is left out" if kept is None else f"it ends at sequence {kept[1]} instead"
         wrong = f"its head {line.head[:12]} (sequence {line.seq}) is neither in the file nor in the store"
         self._faults.append(Fault(where, f"branch {line.name!r}: {wrong}" + (f"; {end}" if self._skip else "")))
@@ -236,23 +241,33 @@ class _Restore:
         return Head(*kept, event.key if event is not None else b"")
 
 
+def _checked_slot(id: str, record: SlotRecord) -> SlotRecord:
+    """The registration, held to the same rules as one by `store.register_state`: a bad one would spoil every read."""
+    try:
+        custom = record.kind == CUSTOM
+        if custom and record.initial:
+            raise BadLine(f"slot {id!r} has a reducer, which says itself what it starts with")
+        start = decode_payload(record.initial) if record.initial else None
+        kind = "value" if custom else record.kind
+        checked = SlotTable._record(id, kind, None, record.types, record.sources, start)
+    except (ChronicleError, msgspec.MsgspecError) as error:
+        raise BadLine(str(error)) from None
+    initial = record.initial if checked.initial else b""
+    return msgspec.structs.replace(record, types=checked.types, sources=checked.sources, initial=initial)
+
+
 class _Lost:
-    """Where the histories of events that were left out break off: what a branch falls back to."""
+    """Where the histories of events that were left out break off: what a branch falls back to.
+
+    Followed along the parents that the lines name, never guessed: an event in a line that cannot be read at all has no
+    known ancestor, and a branch that ends there is left out.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[bytes, Position] = {}  # a lost event -> its nearest ancestor that was kept
-        self._gaps: dict[int, set[Position]] = {}  # the sequence of an unreadable event -> what probably came before
-        self._run: tuple[Position, int] = (0, 0), 0  # the last good event, and how many bad lines followed
 
     def note(self, key: bytes, ancestor: Position) -> None:
         self._kept[key] = ancestor
-
-    def note_line(self, last: Position, readable: bool) -> None:
-        """A bad line after the good event at `last`. An unreadable one was most likely the event after it."""
-        count = self._run[1] + 1 if self._run[0] == last else 1
-        self._run = last, count
-        if not readable:
-            self._gaps.setdefault(last[1] + count, set()).add(last)
 
     def note_bad(self, line: EventLine, graft: Graft) -> None:
         """A line whose id is not that of its contents."""
@@ -262,19 +277,15 @@ class _Lost:
         except BadLine:
             return
         found = graft.find(parent) if parent else (0, 0)
-        found = found or self.nearest(parent, line.seq - 1)
+        found = found or self.nearest(parent)
         if found is not None:
             self.note(key, found)
 
     def note_orphan(self, event: ReadEvent) -> None:
-        found = self.nearest(event.parent, event.seq - 1)
+        found = self.nearest(event.parent)
         if found is not None:
             self.note(event.key, found)
 
-    def nearest(self, key: bytes, seq: int) -> Position | None:
-        """The nearest ancestor of a lost event that was kept, where there is one answer."""
-        found = self._kept.get(key)
-        if found is None:
-            gap = self._gaps.get(seq, set())
-            found = next(iter(gap)) if len(gap) == 1 else None
-        return found
+    def nearest(self, key: bytes) -> Position | None:
+        """The nearest ancestor of a lost event that was kept, where it is known."""
+        return self._kept.get(key)

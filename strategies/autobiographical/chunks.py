@@ -13,10 +13,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-import msgspec
 from msgspec.structs import replace
 
-from chronicle_py.strategies.autobiographical.state import Chunk, Head, Queued, Span, State, insert, place
+from chronicle_py.strategies.autobiographical.state import Chunk, Draft, Head, Queued, Span, State, insert, place
 from chronicle_py.strategies.transcript import Row
 from chronicle_py.strategies.windows import head_end, recent_start
 
@@ -46,58 +45,42 @@ class Rule(Protocol):
     def phase_name(self, phase: int) -> str: ...
 
 
-class Draft(msgspec.Struct):
-    """What may become a chunk."""
-
-    start: int  # index of its first message
-    end: int  # index after its last
-    last: int  # index at which its last pair begins
-    messages: int = 0
-    size: int = 0  # tokens that count toward the size
-    tokens: int = 0
-    phase: int = 0
-    closed: bool = False
-    spans: list[tuple[int, int]] = []
-
-
 def grow(state: State, rule: Rule, start: int, stop: int) -> Draft:
     """The next chunk of the messages in [start, stop), closed or not. Protected messages are no part of it."""
-    draft = Draft(start, start, start, spans=[])
     ignore, guards = rule.attachments_ignore_size, state.guards
-    apart = True
+    begin, end, last = -1, start, start
+    messages = size = tokens = phase = 0
+    spans: list[tuple[int, int]] = []
+    apart = closed = True
     for index, rows in state.messages.units(start, stop):
         if guards and guarded(guards, rows):
             apart = True
             continue
-        phase = max([row.phase for row in rows]) if len(rows) > 1 else rows[0].phase
-        if not draft.messages:
-            draft.start = index
-        elif rule.parted(draft.messages, draft.phase, phase):
-            draft.closed = True
-            return draft
-        draft.phase = max(draft.phase, phase)
-        draft.messages += len(rows)
+        new = rows[0].phase if len(rows) == 1 else max([row.phase for row in rows])
+        if begin < 0:
+            begin = index
+        elif rule.parted(messages, phase, new):
+            break
+        phase = max(phase, new)
+        messages += len(rows)
         for row in rows:
-            draft.tokens += row.tokens
-            draft.size += row.text if ignore else row.tokens
-        if apart:
-            draft.spans.append((rows[0].seq, rows[-1].seq))
-        else:
-            draft.spans[-1] = (draft.spans[-1][0], rows[-1].seq)
+            tokens += row.tokens
+            size += row.text if ignore else row.tokens
+        first = rows[0].seq if apart else spans.pop()[0]
+        spans.append((first, rows[-1].seq))
         apart = False
-        draft.end, draft.last = index + len(rows), index
-        if rule.full(draft.messages, draft.size, draft.phase):
-            draft.closed = True
-            return draft
-    if not draft.messages:
-        draft.start = stop
-    return draft
+        end, last = index + len(rows), index
+        if rule.full(messages, size, phase):
+            break
+    else:
+        closed = False
+    return Draft(stop if begin < 0 else begin, end, last, messages, size, tokens, phase, closed, tuple(spans))
 
 
 def advance(state: State, rule: Rule) -> State:
     """Closes what can be closed, and works out when to look again."""
-    messages, recent = state.messages, rule.recent_window_tokens
-    start, stop = messages.index_of(state.frontier), recent_start(messages, recent)
+    messages = state.messages
+    start, stop = messages.index_of(state.frontier), recent_start(messages, rule.recent_window_tokens)
     begin = head_stop = start
     if state.head.end < 0:
         head_stop = head_end(messages, head_index(state), rule.head_window_tokens)
@@ -110,18 +93,36 @@ def advance(state: State, rule: Rule) -> State:
             state = replace(state, head=Head(state.head.start, seq_at(state, head_stop)))
         state = close(state, rule, draft)
         begin = draft.end
-    if state.head.end >= 0:
-        state = replace(state, frontier=seq_at(state, max(begin, min(draft.start, stop))))
+    reached = max(begin, min(draft.start, stop))
+    if state.head.end >= 0 and reached > start:
+        state = replace(state, frontier=seq_at(state, reached))
+    return _looked(state, rule, draft)
+
+
+def come_due(state: State, rule: Rule) -> State:
+    """The same after a message was added and the tokens have reached `due`. Costs one look at the next chunk."""
+    draft = state.next
+    if draft is None or state.head.end < 0 or draft.end > state.messages.newest():
+        return advance(state, rule)
+    state = close(state, rule, draft)
+    state = replace(state, frontier=seq_at(state, draft.end))
+    state = _looked(state, rule, grow(state, rule, draft.end, len(state.messages)))
+    return state if state.total < state.due else come_due(state, rule)
+
+
+def _looked(state: State, rule: Rule, draft: Draft) -> State:
+    """With the next chunk as it stands, and when it leaves the recent window."""
+    messages = state.messages
     first = draft.last if draft.closed else draft.start
-    due = messages.offset(min(first, len(messages))) + recent + 1
-    if not draft.closed:
-        due = max(due, state.total + rule.missing(draft.size))
-    return replace(state, due=due)
+    due = messages.offset(min(first, len(messages))) + rule.recent_window_tokens + 1
+    if draft.closed:
+        return replace(state, due=due, next=draft)
+    return replace(state, due=max(due, state.total + rule.missing(draft.size)), next=None)
 
 
 def close(state: State, rule: Rule, draft: Draft) -> State:
     """With one more chunk, queued for its memory."""
-    return add_chunk(state, Chunk(tuple(draft.spans), draft.tokens, phase=rule.phase_name(draft.phase)))
+    return add_chunk(state, Chunk(draft.spans, draft.messages, draft.tokens, phase=rule.phase_name(draft.phase)))
 
 
 def add_chunk(state: State, chunk: Chunk) -> State:
@@ -138,9 +139,9 @@ def enqueue(state: State, number: int) -> State:
     return replace(state, queue=insert(state.queue, Queued(chunk.first, number), chunk.tokens))
 
 
-def dequeue(state: State, number: int) -> State:
-    """Without a chunk in the queue."""
-    at = place(state.queue, state.chunks[number].first)
+def dequeue(state: State, number: int, first: int) -> State:
+    """Without a chunk, which begins at `first`, in the queue."""
+    at = place(state.queue, first)
     if at < len(state.queue) and state.queue[at].chunk == number:
         return replace(state, queue=state.queue.delete(at, at + 1))
     return state
@@ -149,12 +150,12 @@ def dequeue(state: State, number: int) -> State:
 def drop_chunk(state: State, number: int) -> State:
     """Without a chunk that has no memory; its messages are free."""
     chunk = state.chunks[number]
-    state = dequeue(state, number)
+    state = dequeue(state, number, chunk.first)
     spans = state.spans
     for first, _ in chunk.spans:
         at = place(spans, first)
         spans = spans.delete(at, at + 1)
-    return replace(state, spans=spans, chunks=state.chunks.set(number, Chunk((), 0)))
+    return replace(state, spans=spans, chunks=state.chunks.set(number, Chunk((), 0, 0)))
 
 
 def settle(state: State, rule: Rule, start: int, stop: int) -> State:

@@ -33,6 +33,7 @@ from chronicle_py.strategies.autobiographical.chunks import (
     Rule,
     advance,
     chunk_at,
+    come_due,
     dequeue,
     drop_chunk,
     enqueue,
@@ -111,10 +112,10 @@ def _added(state: State, event: Event, facts: Facts, rule: FoldRule) -> State:
     messages = state.messages.added(event, facts, phase, ranks)
     total = state.total + weight_of(facts)
     state = State(
-        messages, total, state.due, state.frontier, state.chunks, state.spans, state.queue, state.levels, state.pins,
-        state.guards, state.head, tools, last_phase,
+        messages, total, state.due, state.next, state.frontier, state.chunks, state.spans, state.queue, state.levels,
+        state.pins, state.guards, state.head, tools, last_phase,
     )  # fmt: skip
-    return advance(state, rule) if total >= state.due else state
+    return come_due(state, rule) if total >= state.due else state
 
 
 def _ranked(state: State, facts: Facts) -> tuple[tuple[int, ...], Any]:
@@ -145,7 +146,7 @@ def _edited(state: State, event: Event, change: EditFacts, rule: FoldRule) -> St
     index = messages.at(change.seq)
     if index is None:
         return state
-    old = messages.rows[index]
+    old, stop = messages.rows[index], messages.unit_end(index)
     phase, _ = rule.phase_of(change, old.phase)
     ranks = old.ranks if len(change.answers) == len(old.answers) else ()
     new = changed_row(old, event, change, phase, ranks)
@@ -154,7 +155,7 @@ def _edited(state: State, event: Event, change: EditFacts, rule: FoldRule) -> St
     if number is not None:
         state = void_chunk(state, number)
         state = _recounted(state, number)
-    return _mended(state, rule, index)
+    return _mended(state, rule, index, stop)
 
 
 def _removed(state: State, cut: RemovePayload, rule: FoldRule) -> State:
@@ -162,7 +163,7 @@ def _removed(state: State, cut: RemovePayload, rule: FoldRule) -> State:
     start, stop = messages.index_of(cut.first_seq), messages.index_of(cut.last_seq + 1)
     if start >= stop:
         return state
-    gone = messages.offset(stop) - messages.offset(start)
+    gone, end = messages.offset(stop) - messages.offset(start), messages.unit_end(stop - 1)
     touched = []
     at = max(0, place(state.spans, messages.rows[start].seq + 1) - 1)
     while at < len(state.spans) and (span := state.spans[at]).first <= cut.last_seq:
@@ -173,28 +174,28 @@ def _removed(state: State, cut: RemovePayload, rule: FoldRule) -> State:
     for number in touched:
         state = void_chunk(state, number)
         state = _recounted(state, number)
-    return _mended(state, rule, start)
+    return _mended(state, rule, start, end - (stop - start))
 
 
 def _recounted(state: State, number: int) -> State:
-    """With the tokens of a queued chunk as its messages stand now; without the chunk where none does."""
+    """With the size of a queued chunk as its messages stand now; without the chunk where none does."""
     chunk = state.chunks[number]
     rows = chunk_rows(state, chunk)
     if not rows:
         return drop_chunk(state, number)
     tokens = sum([row.tokens for row in rows])
-    if tokens == chunk.tokens:
-        return state
-    state = dequeue(state, number)
-    return enqueue(replace(state, chunks=state.chunks.set(number, replace(chunk, tokens=tokens))), number)
+    state = dequeue(state, number, chunk.first)
+    chunk = replace(chunk, messages=len(rows), tokens=tokens)
+    return enqueue(replace(state, chunks=state.chunks.set(number, chunk)), number)
 
 
-def _mended(state: State, rule: FoldRule, index: int) -> State:
-    """After a change at an index: what it freed is assigned, for pairs and with them protection may have changed."""
+def _mended(state: State, rule: FoldRule, index: int, stop: int) -> State:
+    """After a change at an index: what it freed is assigned, for pairs and with them protection may have changed up to
+    `stop`, where the pair ended that stood there."""
     messages = state.messages
     if state.guards and len(messages):
         at = min(index, len(messages) - 1)
-        state = settle(state, rule, max(0, at - 1), messages.unit_end(at))
+        state = settle(state, rule, max(0, at - 1), max(stop, messages.unit_end(at)))
     return advance(state, rule)
 
 

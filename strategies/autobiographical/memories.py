@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from chronicle_py.collections import List
 from chronicle_py.context.payloads import SummaryPayload
-from chronicle_py.event import Event
+from chronicle_py.event import BlobRef, Event
 from chronicle_py.strategies.autobiographical import keys
 from chronicle_py.strategies.autobiographical.chunks import (
     Rule,
     add_chunk,
-    chunk_at,
     dequeue,
     drop_chunk,
     enqueue,
@@ -61,6 +60,8 @@ def chunk_rows(state: State, chunk: Chunk) -> list[Row]:
 
 def take_in(state: State, rule: Rule, event: Event, payload: SummaryPayload) -> State:
     """With a summary of messages, where it is of what stands."""
+    if not isinstance(payload.text, BlobRef):
+        return state
     found = _named(state, payload.source_seqs)
     if found is None:
         return state
@@ -68,14 +69,36 @@ def take_in(state: State, rule: Rule, event: Event, payload: SummaryPayload) -> 
     sources = keys.made_of(payload.key)
     if sources is not None and sources != keys.of_messages(rows):
         return state
-    overlapping = sorted({number for row in rows if (number := chunk_at(state, row.seq)) is not None})
-    if any(state.chunks[number].memory >= 0 for number in overlapping):
+    overlapping = _overlapping(state, rows)
+    chunks = [state.chunks[number] for number in overlapping]
+    if any(chunk.memory >= 0 for chunk in chunks):
         return state
-    if len(overlapping) == 1:
-        own = chunk_rows(state, state.chunks[overlapping[0]])
-        if [row.seq for row in own] == [row.seq for row in rows]:
-            return _remember(state, overlapping[0], rows, event, payload)
+    if len(chunks) == 1 and chunks[0].messages == len(rows) and _within(chunks[0], rows):
+        return _remember(state, overlapping[0], chunks[0], rows, event, payload)
     return _impose(state, rule, overlapping, index, rows, event, payload)
+
+
+def _overlapping(state: State, rows: list[Row]) -> list[int]:
+    """The chunks that some of these messages belong to."""
+    at = max(0, place(state.spans, rows[0].seq + 1) - 1)
+    found: list[int] = []
+    left = iter(rows)
+    row = next(left, None)
+    while row is not None and at < len(state.spans):
+        span = state.spans[at]
+        while row is not None and row.seq < span.first:
+            row = next(left, None)
+        if row is not None and row.seq <= span.last and span.chunk not in found:
+            found.append(span.chunk)
+        if row is not None and row.seq <= span.last:
+            row = next(left, None)
+        else:
+            at += 1
+    return sorted(found)
+
+
+def _within(chunk: Chunk, rows: list[Row]) -> bool:
+    return all(any(first <= row.seq <= last for first, last in chunk.spans) for row in rows)
 
 
 def _named(state: State, seqs: tuple[int, ...]) -> tuple[int, list[Row]] | None:
@@ -108,12 +131,11 @@ def _impose(
         start, stop = min(start, messages.index_of(chunk.first)), max(stop, messages.index_of(chunk.last) + 1)
         state = drop_chunk(state, number)
     head, freed = _head_before(state, rule, index, rows[0].seq)
-    state = add_chunk(
-        replace(state, head=head), Chunk(tuple(_runs(state, index, rows)), sum([row.tokens for row in rows]))
-    )
+    chunk = Chunk(tuple(_runs(state, index, rows)), len(rows), sum([row.tokens for row in rows]))
+    state = add_chunk(replace(state, head=head), chunk)
     if after > old:
         state, start = replace(state, frontier=seq_at(state, after)), min(start, old)
-    state = _remember(state, len(state.chunks) - 1, rows, event, payload)
+    state = _remember(state, len(state.chunks) - 1, chunk, rows, event, payload)
     return settle(state, rule, start, max(stop, freed))
 
 
@@ -144,18 +166,17 @@ def _runs(state: State, index: int, rows: list[Row]) -> Iterable[tuple[int, int]
     yield first, last
 
 
-def _remember(state: State, number: int, rows: list[Row], event: Event, payload: SummaryPayload) -> State:
+def _remember(state: State, number: int, chunk: Chunk, rows: list[Row], event: Event, payload: SummaryPayload) -> State:
     """With the memory of a chunk."""
     memory = _memory(len(level_of(state, 1).all), payload, event, rows[0].seq, rows[-1].seq, rows[0].key, rows[-1].key)
-    state = dequeue(state, number)
-    chunk = replace(state.chunks[number], memory=memory.number)
-    state = replace(state, chunks=state.chunks.set(number, chunk))
+    state = dequeue(state, number, chunk.first)
+    state = replace(state, chunks=state.chunks.set(number, replace(chunk, memory=memory.number)))
     return _add(state, replace(memory, sources=(number,), messages=len(rows)))
 
 
 def take_in_merge(state: State, event: Event, payload: SummaryPayload) -> State:
     """With a summary of summaries, where these stand unmerged."""
-    if not 2 <= payload.level <= LEVELS:
+    if not 2 <= payload.level <= LEVELS or not isinstance(payload.text, BlobRef):
         return state
     sources = _sources(state, payload)
     if not sources:
@@ -208,7 +229,7 @@ def _memory(
     number: int, payload: SummaryPayload, event: Event, first_seq: int, last_seq: int, first: bytes, last: bytes
 ) -> Memory:
     return Memory(
-        number, payload.level, payload.key, payload.text, max(0, min(payload.tokens, 1 << 40)), 0, first, last,
+        number, payload.level, payload.key, bytes.fromhex(payload.text.hash), max(0, min(payload.tokens, 1 << 40)), 0, first, last,
         first_seq, last_seq, (), event.time, payload.model, payload.phase,
     )  # fmt: skip
 

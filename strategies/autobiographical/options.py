@@ -42,7 +42,7 @@ _FOLDED = (
 MIN_CHUNK_MESSAGES = 4
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """What can be chosen. All tokens are whole numbers from 0.
 
     Chunks and summaries:

@@ -15,6 +15,7 @@ import msgspec
 
 from chronicle_py.context.blocks import Block, Text
 from chronicle_py.context.payloads import SummaryPayload
+from chronicle_py.event import BlobRef
 from chronicle_py.strategies.autobiographical.state import LEVELS, Memory, State, level_of
 from chronicle_py.strategies.shortening import cut_text
 from chronicle_py.strategies.strategy import Entry, MessageView
@@ -64,7 +65,7 @@ class Recalled(msgspec.Struct, frozen=True, gc=False):
 def payload_of(memory: Memory, sources: tuple[str, ...] = (), seqs: tuple[int, ...] = ()) -> SummaryPayload:
     """A memory as the payload of its event, with these sources."""
     return SummaryPayload(
-        key=memory.key, level=memory.level, text=memory.text, tokens=memory.tokens, sources=sources, source_seqs=seqs,
+        key=memory.key, level=memory.level, text=BlobRef(memory.text.hex()), tokens=memory.tokens, sources=sources, source_seqs=seqs,
         first=memory.first.hex(), last=memory.last.hex(), first_seq=memory.first_seq, last_seq=memory.last_seq,
         model=memory.model, phase=memory.phase,
     )  # fmt: skip
@@ -188,6 +189,11 @@ class Recall:
         return Recalled(memory, question, text, self._view.count(question), told)
 
     # --- showing ---
+
+    def cost(self, shown: list[Recalled]) -> int:
+        """Tokens of what is shown, the question that all share included."""
+        told = sum(one.tokens for one in shown)
+        return told if self.positioned or not shown else told + self._view.count(self._rule.summary_context_label)
 
     def pair(self, one: Recalled) -> list[Entry]:
         """A memory as its own question and answer."""

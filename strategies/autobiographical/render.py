@@ -212,8 +212,7 @@ def render(state: State, view: MessageView, budget: Budget, rule: RenderRule) ->
 
     recall = Recall(state, view, rule)
     shown = recall.within(given.levels, steady.levels, canvas.left) if canvas.enforced else recall.everything()
-    told = sum(one.tokens for one in shown)
-    canvas.left -= told
+    canvas.left -= recall.cost(shown)
     raw_room = canvas.left + sum(pair.tokens for index, pair in canvas.raw.items() if index >= tail)
     newest = canvas.raw[messages.newest()].tokens
     leftover = (head_stop, head_last) if fixed else (0, 0)

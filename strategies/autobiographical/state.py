@@ -1,4 +1,4 @@
-"""The state of `Autobiographical`: messages, chunks, memories, pins, head. Values alone; what changes them is elsewhere.
+"""The state of `Autobiographical`: messages, chunks, memories, pins, head. Values; what changes them is elsewhere.
 
 A chunk is numbered and never moves; it holds the messages of its spans. A span is a run of neighbouring messages of
 one chunk; where a chunk leaves out pinned messages it has several. Spans do not overlap, so the chunk of a message is
@@ -9,7 +9,7 @@ they cover, weighted by their tokens. Nothing here is read as a whole by a fold 
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Closed messages. Without spans it is gone: its messages were removed, or it dissolved."""
 
     spans: tuple[tuple[int, int], ...]  # (first, last) sequence of each
+    messages: int
     tokens: int
     memory: int = -1  # number of its L1
     phase: str = ""
@@ -57,7 +58,7 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
     number: int
     level: int
     key: str
-    text: Any  # BlobRef
+    text: bytes  # hash of the blob
     tokens: int
     messages: int  # that it covers
     first: bytes  # key of the first message covered
@@ -114,12 +115,27 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     end: int = -1
 
 
+class Draft(msgspec.Struct, frozen=True, array_like=True):
+    """What may become a chunk. Its indexes hold until something else than a new message comes."""
+
+    start: int  # index of its first message
+    end: int  # index after its last
+    last: int  # index at which its last pair begins
+    messages: int = 0
+    size: int = 0  # tokens that count toward the size of a chunk
+    tokens: int = 0
+    phase: int = 0
+    closed: bool = False
+    spans: tuple[tuple[int, int], ...] = ()
+
+
 class State(msgspec.Struct, frozen=True):
     """What is folded of a branch."""
 
     messages: Transcript = msgspec.field(default_factory=Transcript)
     total: int = 0  # tokens of all messages
     due: int = 0  # tokens in all at which the next chunk may close; before, nothing is looked at
+    next: Draft | None = None  # what closes then, where that is known
     frontier: int = 0  # sequence up to which (exclusive) messages were assigned to chunks, pins or head
     chunks: List[Chunk] = msgspec.field(default_factory=List[Chunk])  # by number
     spans: List[Span] = msgspec.field(default_factory=List[Span])  # by first
@@ -152,14 +168,22 @@ P = TypeVar("P", bound=_Placed)
 def place(entries: List[P], first: int) -> int:
     """The index of the first entry, of entries in the order of `first`, that begins at `first` or later. O(log n)."""
     low, high = 0, len(entries)
-    if not high or entries[high - 1].first < first:
+    if not high or (above := entries[high - 1].first) < first:
         return high
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle].first < first:
-            low = middle + 1
+    if (below := entries[0].first) >= first:
+        return 0
+    low, high = 1, high - 1
+    guess = True
+    while low < high:  # entries[low - 1].first < first ≤ entries[high].first, which are `below` and `above`
+        middle = low + (first - below) * (high - low) // (above - below) if guess else (low + high) // 2
+        width = high - low
+        middle = min(middle, high - 1)
+        found = entries[middle].first
+        if found < first:
+            low, below = middle + 1, found
         else:
-            high = middle
+            high, above = middle, found
+        guess = high - low <= width // 2 or not guess
     return low
 
 

@@ -34,7 +34,8 @@ class KnowledgeOptions(Options, frozen=True, kw_only=True):
     """What can be chosen beside the options of `Autobiographical`.
 
     `lesson_tools`: names of tools. `subagent_prefixes`, `research_prefixes`: how names of tools begin.
-    `phase_prompts`: the instruction for a chunk of each phase; may use {target}. Replaces `chunk_prompt`.
+    `phase_prompts`: the instruction for chunks of a phase (research, subagent, lesson, synthesis), instead of the one
+    in `PROMPTS`; may use {target}. There is no use for `chunk_prompt` here.
     `synthesis_floor`, `synthesis_cap`, `research_cap`: shares (0 to 1) of the budget for L1 that synthesis has at least
     and may take at most, and that research may take at most.
     """
@@ -43,7 +44,7 @@ class KnowledgeOptions(Options, frozen=True, kw_only=True):
     lesson_tools: tuple[str, ...] = ("lessons:create", "lessons:update")
     subagent_prefixes: tuple[str, ...] = ("subagent:",)
     research_prefixes: tuple[str, ...] = ("mcpl:", "zulip:")
-    phase_prompts: dict[str, str] = msgspec.field(default_factory=lambda: dict(PROMPTS))
+    phase_prompts: dict[str, str] = msgspec.field(default_factory=dict)
     synthesis_floor: float = 0.4
     synthesis_cap: float = 0.7
     research_cap: float = 0.3
@@ -62,9 +63,11 @@ class KnowledgeOptions(Options, frozen=True, kw_only=True):
             raise self._wrong("synthesis_floor", f"not above synthesis_cap, {self.synthesis_cap}")
         prompts: Any = self.phase_prompts
         try:
-            for name in phases.NAMES:
-                prompts[name].format(target=1)
+            for name, prompt in prompts.items():
+                if name not in phases.NAMES:
+                    raise KeyError(name)
+                prompt.format(target=1)
         except (KeyError, IndexError, ValueError, AttributeError, TypeError):
             raise self._wrong(
-                "phase_prompts", f"a template with {{target}} at most for each of {', '.join(phases.NAMES)}"
+                "phase_prompts", f"a dict of templates, with {{target}} at most, by phases: {', '.join(phases.NAMES)}"
             ) from None

@@ -16,7 +16,7 @@ from chronicle_py.context.payloads import Facts
 from chronicle_py.strategies.autobiographical import Autobiographical
 from chronicle_py.strategies.autobiographical.options import MIN_CHUNK_MESSAGES
 from chronicle_py.strategies.knowledge import phases
-from chronicle_py.strategies.knowledge.options import KnowledgeOptions
+from chronicle_py.strategies.knowledge.options import PROMPTS, KnowledgeOptions
 
 _MIN_MESSAGES: Final = 2  # of a chunk that ends because the phase changes
 _HALVES: Final = {phases.RESEARCH: 4, phases.SUBAGENT: 4, phases.SYNTHESIS: 3, phases.LESSON: 2}  # of the target size
@@ -71,7 +71,8 @@ class Knowledge(KnowledgeOptions, Autobiographical, frozen=True, kw_only=True):
         return blake3(msgspec.msgpack.encode(parts)).digest(length=8)
 
     def _prompt(self, phase: str) -> str:
-        return self.phase_prompts.get(phase, self.phase_prompts[phases.NAMES[phases.SYNTHESIS]])
+        known = PROMPTS.get(phase, PROMPTS[phases.NAMES[phases.SYNTHESIS]])
+        return self.phase_prompts.get(phase, known)
 
     def shares(self, level: int) -> Sequence[tuple[str, int, int]]:
         if level > 1:

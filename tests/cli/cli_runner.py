@@ -13,6 +13,7 @@ import pytest
 import typer.testing
 from typer.testing import CliRunner, Result
 
+import chronicle_py
 from chronicle_py.cli.commands import app
 
 ROOT = Path(__file__).parent.parent.parent
@@ -64,9 +65,22 @@ def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Chronicle:
     return Chronicle(folder)
 
 
-def with_run(chronicle: Chronicle) -> Chronicle:
+def with_conversation(chronicle: Chronicle) -> Chronicle:
     """The command where a run of 12 messages was imported, and `other` leaves main after 6 with 2 of its own."""
     chronicle("import", str(SAMPLE))
+    chronicle("fork", "other", "--at", "6")
+    chronicle("say", "-b", "other", "Why?")
+    chronicle("say", "-b", "other", "-p", "assistant", "Because.")
+    return chronicle
+
+
+def with_run(chronicle: Chronicle) -> Chronicle:
+    """The command where a log of 12 items is, and `other` leaves main after 6 with 2 of its own."""
+    with chronicle_py.open("chronicle.store", durability="relaxed") as store:
+        store.register_state("messages", kind="append_log")
+        view = store.branch().state("messages")
+        for item in json.loads(SAMPLE.read_text())["history"]:
+            view.append(item)
     chronicle("fork", "other", "--at", "6")
     chronicle("append", "-b", "other", "--slot", "messages", '{"role": "user", "content": "Why?"}')
     chronicle("append", "-b", "other", "--slot", "messages", '{"role": "assistant", "content": "Because."}')

@@ -32,6 +32,7 @@ def test_the_demo_shows_the_main_job(demo: ModuleType, capfd: pytest.CaptureFixt
     assert errors == ""
     for text in (
         "$ chronicle import ", "tool: File updated. 12 passed (main)", "forked: test-first is at 6", "├─╯",
-        "6 ids are the same on both", "ok: everything agrees", "equals the stored one", "2,000 events in",
+        "6 ids are the same on both", "left out: ", "pinned: ", "no pins", "1 summary made or taken over on test-first",
+        "folded, L1", "The pin is on main alone", "ok: everything agrees", "equals the stored one", "2,000 events in",
     ):  # fmt: skip
         assert text in shown, text

@@ -99,7 +99,12 @@ FAILURES = [
     (("blob", "get", "abcdef"), "no blob"),
     (("blob", "get", "ab"), "6 to 64 hex digits"),
     (("import", "nowhere"), "nowhere: No such file or directory"),
-    (("import", str(SAMPLE), "-b", "nope"), "no branch 'nope'"),
+    (("import", str(SAMPLE), "-b", "-x"), "does not start with '-'"),
+    (("import", str(SAMPLE), "--format", "word"), "no format 'word'"),
+    (("import", str(SAMPLE), "--format", "chatgpt"), "not of the form 'chatgpt'"),
+    (("messages",), "no conversation in"),
+    (("compile",), "no conversation in"),
+    (("pins",), "no conversation in"),
     (("import", str(SAMPLE), "--prefix", "x"), "brings no branches"),
     (("import", __file__), "line 1: is no JSON"),
     (("export", "-b", "nope"), "no branch 'nope'"),
@@ -174,8 +179,8 @@ def test_a_bad_import_makes_no_half_store(chronicle: Chronicle, tmp_path: Path) 
 
 
 def test_an_import_with_many_bad_records_is_still_one_line(run: Chronicle) -> None:
-    line = run.fails("import", "-", input="[" + ",".join(["1"] * 50) + "]")
-    assert "50 bad records, nothing was imported: item 0: a message is an object, not 1; item 1: " in line
+    line = run.fails("import", "-", "--strict", input="[" + ",".join(['{"role": 1}'] * 50) + "]")
+    assert "50 bad records, nothing was imported: item 0: a message has a role" in line
     assert "--skip-bad" in line
 
 

@@ -87,34 +87,56 @@ def test_verify_names_what_is_wrong(run: Chronicle) -> None:
 # --- exchange -------------------------------------------------------------------------------------------------------
 
 
-def test_import_brings_the_messages_as_they_are(chronicle: Chronicle) -> None:
-    assert chronicle.lines("import", str(SAMPLE))[0] == "imported: SWE-agent trajectory, 12 new events"
-    with store() as opened:
-        assert list(opened.branch().state("messages")) == MESSAGES
+def test_import_brings_a_conversation(chronicle: Chronicle) -> None:
+    assert chronicle.lines("import", str(SAMPLE)) == [
+        "imported: SWE-agent trajectory, 12 new messages", "  1 new slot", "  branch main moved",
+    ]  # fmt: skip
+    found = chronicle.json("messages")
+    assert [message["participant"] for message in found[:4]] == ["system", "user", "assistant", "tool"]
+    assert found[1]["blocks"] == [{"type": "text", "text": MESSAGES[1]["content"]}]
+    again = chronicle.lines("import", str(SAMPLE))
+    assert again[0] == "imported: SWE-agent trajectory, 0 new messages, 12 were there already"
 
 
 def test_import_reads_the_standard_input(chronicle: Chronicle) -> None:
     found = chronicle.json("import", "-", input='[{"role": "user", "content": "é"}]')
     assert found == {
         "form": "chat messages", "events": 1, "known": 0, "slots": 1, "blobs": 0, "branches": {"main": "moved"},
-        "faults": [],
+        "faults": [], "current": "main",
     }  # fmt: skip
 
 
-def test_import_leaves_bad_records_out_on_request(chronicle: Chronicle) -> None:
+def test_import_leaves_bad_records_out_unless_it_is_strict(chronicle: Chronicle) -> None:
     text = '[{"role": "user", "content": "a"}, {"role": 1}, {"role": "user", "content": "b"}]'
-    assert "item 1: a message has a role" in chronicle.fails("import", "-", input=text)
+    assert "item 1: a message has a role" in chronicle.fails("import", "-", "--strict", input=text)
     assert not chronicle.json("log")
-    lines = chronicle.lines("import", "-", "--skip-bad", input=text)
-    assert lines[0] == "imported: chat messages, 2 new events"
-    assert lines[-1].startswith("  left out, item 1: ")
+    lines = chronicle.lines("import", "-", input=text)
+    assert lines[0] == "imported: chat messages, 2 new messages"
+    assert lines[-1].startswith("  bad record, item 1: ")
+
+
+def test_import_knows_the_form_or_is_told(chronicle: Chronicle) -> None:
+    text = '{"type": "user", "role": "user", "content": "a", "message": {"role": "user", "content": "b"}}'
+    assert chronicle.json("import", "-", input=text)["form"] == "Claude Code session"
+    assert chronicle.json("import", "-", "--format", "openai", input=text)["form"] == "chat messages"
+    assert "no format 'word'" in chronicle.fails("import", "-", "--format", "word", input=text)
+
+
+def test_import_says_which_branches_came_of_it(chronicle: Chronicle) -> None:
+    fork = [("u", None, "user", "a"), ("x", "u", "assistant", "b"), ("y", "u", "assistant", "c")]
+    text = "\n".join(
+        json.dumps({"type": role, "uuid": id, "parentUuid": parent, "message": {"role": role, "content": said}})
+        for id, parent, role, said in fork
+    )
+    assert chronicle.lines("import", "-", input=text)[2:] == ["  branch main moved (current)", "  branch main-2 is new"]
 
 
 def test_import_to_a_branch(chronicle: Chronicle) -> None:
     chronicle("init")
     chronicle("orphan", "second")
     chronicle("import", str(SAMPLE), "-b", "second")
-    assert [info["seq"] for info in chronicle.json("branches")] == [0, 12]
+    chronicle("import", "-", "-b", "third", input='[{"role": "user", "content": "x"}]')
+    assert [info["seq"] for info in chronicle.json("branches")] == [0, 12, 1]
 
 
 def test_what_is_exported_is_imported_with_the_same_ids(run: Chronicle) -> None:
@@ -160,7 +182,8 @@ def test_import_with_a_prefix(run: Chronicle) -> None:
 
 COMMANDS = (
     "init", "import", "append", "log", "show", "branches", "fork", "orphan", "rewind", "reflog", "delete-branch",
-    "restore-branch", "slots", "state", "diff", "blob", "replay", "verify", "stats", "export",
+    "restore-branch", "slots", "state", "diff", "blob", "replay", "verify", "stats", "export", "messages", "say", "compile",
+    "context-stats", "pin", "unpin", "pins", "summarize", "search",
 )  # fmt: skip
 
 
@@ -169,7 +192,7 @@ def test_help_lists_every_command_by_section(chronicle: Chronicle) -> None:
     assert text == chronicle() == chronicle("-h")
     for name in COMMANDS:
         assert re.search(rf"^  {name} +[A-Z].*\.$", text, re.MULTILINE), name
-    sections = ("Looking:", "Writing:", "Branches:", "State:", "Exchange:", "The store:")
+    sections = ("Conversation:", "Looking:", "Writing:", "Branches:", "State:", "Exchange:", "The store:")
     assert [line for line in text.splitlines() if line in sections] == list(sections)
 
 

@@ -140,6 +140,7 @@ def play(store: Store, script: list[tuple[str, int, Any, Any]], forward_only: bo
     for count, (what, number, payload, simple) in enumerate(script):
         names = [info.name for info in store.branches()]
         branch = store.branch(names[number % len(names)])
+        new_name = next(name for name in (f"é{count}" + "'" * more for more in range(99)) if name not in names)
         if what == "item":
             branch.state("messages").append(payload)
         elif what == "burst":
@@ -165,9 +166,9 @@ def play(store: Store, script: list[tuple[str, int, Any, Any]], forward_only: bo
             blob = store.put_blob(f"blob {number % 3}".encode(), "text/plain")
             branch.append("picture", {"is": [BlobRef(blob), payload]})
         elif what == "fork":
-            branch.fork(f"b{count}·{len(names)}", at=number % (branch.seq + 1))
+            branch.fork(new_name, at=number % (branch.seq + 1))
         elif what == "orphan":
-            store.orphan(f"o{count}·{len(names)}")
+            store.orphan(new_name)
         elif what == "rewind" and not forward_only:
             branch.rewind(number % (branch.seq + 1))
         elif what == "delete" and branch.name != "main" and not forward_only:

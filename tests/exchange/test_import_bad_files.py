@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from exchange_stores import (
     size_of,
 )
 
+import chronicle_py as chronicle
 from chronicle_py import (
     BlobRef,
     Branch,
@@ -130,10 +132,28 @@ def test_a_bad_branch_is_refused(exported: Lines, change: dict[str, Any], what: 
     assert what in fault.what
 
 
-@pytest.mark.parametrize("kind", ["queue", "custom"])
-def test_a_bad_slot_is_refused(exported: Lines, kind: str) -> None:
-    exported[1] = json.dumps({**json.loads(exported[1]), "kind": kind}).encode() + b"\n"
-    assert refused(exported)[0].where == "line 2"
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "queue"},
+        {"kind": "custom"},
+        {"kind": "tree", "types": ["note"]},
+        {"types": ["state.set"]},
+        {"sources": [""]},
+        {"initial": 5},
+        {"initial": [], "bytes": "wQ=="},
+        {"kind": "tree", "initial": {"/a": 1}},
+        {"kind": "custom", "reducer": "count", "initial": 0},
+        {"id": "a//b"},
+        {"id": "notes"},
+    ],
+)
+def test_a_bad_slot_is_refused(exported: Lines, change: dict[str, Any]) -> None:
+    line = {**json.loads(exported[1]), **change}
+    assert line["id"] == "messages" or "id" in change
+    exported[1] = json.dumps(line).encode() + b"\n"
+    place = "line 3" if change == {"id": "notes"} else "line 2"
+    assert refused(exported)[0].where == place
 
 
 def test_a_file_that_ends_early_is_refused(exported: Lines) -> None:
@@ -156,9 +176,9 @@ def test_skipping_leaves_out_what_stands_on_a_bad_event(exported: Lines, store: 
     with fresh() as target:
         done = put_in(target, exported, skip_bad=True)
         assert done.faults[0].where == "line 10"
-        assert [event.id for event in target.branch().events()] == [e.id for e in store.branch().events(stop=3)]
-        assert target.branch("other").seq == 3
-        assert any("ends at sequence 3" in fault.what for fault in done.faults)
+        assert [branch.name for branch in target.branches()] == ["main"]  # nobody knows what the lost event stood on
+        assert target.branch().seq == 0
+        assert sum("it is left out" in fault.what for fault in done.faults) == 2
         assert target.verify(deep=True).ok
 
 
@@ -208,4 +228,21 @@ def test_an_import_joins_a_running_transaction(exported: Lines) -> None:
             put_in(target, exported)
             target.branch().append("note", 1)
         assert target.branch().seq == 7
+        assert target.verify(deep=True).ok
+
+
+def test_skipping_never_puts_the_history_of_one_branch_on_another(tmp_path: Path) -> None:
+    with chronicle.open(tmp_path / "source", durability="relaxed") as store:
+        main, other = store.branch(), store.orphan("other")
+        for n in range(10):
+            main.append("t", n)
+        for n in range(8):
+            other.append("t", -n)
+        exported = list(export_lines(store))
+    events = [at for at, line in enumerate(exported) if b'"record":"event"' in line]
+    exported[events[7]] = b"garbage\n"  # the eighth of main
+    del exported[events[17]]  # the last of the other
+    with fresh() as target:
+        put_in(target, exported, skip_bad=True)
+        assert [(branch.name, branch.seq) for branch in target.branches()] == [("main", 0)]
         assert target.verify(deep=True).ok

@@ -61,7 +61,7 @@ def _wrong(value: dict[str, Any]) -> str | None:
     content = message.get("content")
     if not isinstance(content, str | list):
         return f"a message's content is a text or a list of blocks, not {_short(content)}"
-    if not all(isinstance(block, dict | str) for block in content):
+    if isinstance(content, list) and not all(isinstance(block, dict | str) for block in content):
         return "a message's content is a list of blocks, and one of these is none"
     return None
 

@@ -100,7 +100,7 @@ def _wrong(item: Any) -> str | None:
     content = item.get("content")
     if content is not None and not isinstance(content, str | list):
         return f"a message's content is a text or a list of parts, not {_short(content)}"
-    if not all(isinstance(part, dict | str) for part in content or ()):
+    if isinstance(content, list) and not all(isinstance(part, dict | str) for part in content):
         return "a message's content is a list of parts, and one of these is none"
     if "content" not in item and not (item.keys() - {"role"}):
         return "a message has content, or calls of tools; this one has only a role"

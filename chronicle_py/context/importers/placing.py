@@ -111,7 +111,9 @@ class Placing:
         """The branch that a known message ends, or is on. A new one, where another was asked for."""
         tips = self.known.tips.get(digest, [])
         asked = self._take_asked() if first else None
-        if asked is not None and asked not in tips and asked not in self._taken():
+        if asked in tips:
+            return str(asked)
+        if asked is not None and asked not in self._taken():
             spot = self.known.spots[digest]
             self.store.branch(spot.branch).fork(asked, spot.seq)
             self.outcomes[asked] = "new"
