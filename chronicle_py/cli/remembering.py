@@ -20,7 +20,7 @@ from chronicle_py.cli.managing import (
     strategy_of,
     summarizer_of,
 )
-from chronicle_py.cli.options import DEFAULT_STORE, BranchName, Json, StorePath
+from chronicle_py.cli.options import DEFAULT_STORE, BranchName, Json, StorePath, place
 
 SECTION = "Conversation"
 _PREVIEW = 100
@@ -62,15 +62,16 @@ def pin(
         else:
             id = manager.pin(start, None if last is None else message_id(target, last), name)
         made = next(found for found in manager.pins() if found.id == id)
+        seq = target.event(id).seq
     if json:
         output.print_json(msgspec.to_builtins(made))
     else:
-        output.say(f"pinned: {output.short(id)} keeps {_range(made)} on {branch}")
+        output.say(f"pinned: {seq} {output.short(id)} keeps {_range(made)} on {branch}")
 
 
 @app.command(rich_help_panel=SECTION)
 def unpin(
-    id: Annotated[str, typer.Argument(metavar="PIN", help="Its id, or the first 6 digits or more.")],
+    pin: Annotated[str, typer.Argument(metavar="PIN", help="Its sequence, or the start of its id.")],
     store: StorePath = DEFAULT_STORE,
     branch: BranchName = "main",
     namespace: Namespace = None,
@@ -79,16 +80,19 @@ def unpin(
     """Takes a pin back, on this branch.
 
     \b
+    chronicle unpin 15
     chronicle unpin 3f9a2c
     """
     with managing(store, branch, strategy_of(DEFAULT_STRATEGY, None), namespace, write=True) as manager:
+        found = place(manager.store.branch(branch), pin)
+        id = found if isinstance(found, str) else manager.store.branch(branch).event(found).id
         done = manager.unpin(id)
     if json:
         output.print_json({"unpinned": done})
     elif done:
-        output.say(f"unpinned: {id} on {branch}")
+        output.say(f"unpinned: {output.short(id)} on {branch}")
     else:
-        output.say(f"there is no pin {id} on {branch}; `chronicle pins` lists them")
+        output.say(f"there is no pin {pin} on {branch}; `chronicle pins` lists them")
 
 
 @app.command(rich_help_panel=SECTION)
@@ -102,15 +106,17 @@ def pins(
     """
     with managing(store, branch, strategy_of(DEFAULT_STRATEGY, None), namespace) as manager:
         found = manager.pins()
+        seqs = [manager.store.branch(branch).event(pin.id).seq for pin in found]
     if json:
         output.print_json([msgspec.to_builtins(pin) for pin in found])
     elif not found:
         output.say("no pins")
     else:
         rows = [
-            (output.short(pin.id), pin.kind, _range(pin), pin.name or "-", output.when(pin.created)) for pin in found
+            (seq, output.short(pin.id), pin.kind, _range(pin), pin.name or "-", output.when(pin.created))
+            for seq, pin in zip(seqs, found, strict=True)
         ]
-        output.table(("pin", "kind", "keeps", "name", "since"), rows)
+        output.table(("at", "pin", "kind", "keeps", "name", "since"), rows, right=("at",))
 
 
 def _range(pin: Any) -> str:

@@ -182,8 +182,8 @@ def test_import_with_a_prefix(run: Chronicle) -> None:
 
 COMMANDS = (
     "init", "import", "append", "log", "show", "branches", "fork", "orphan", "rewind", "reflog", "delete-branch",
-    "restore-branch", "slots", "state", "diff", "blob", "replay", "verify", "stats", "export", "messages", "say", "compile",
-    "context-stats", "pin", "unpin", "pins", "summarize", "search",
+    "restore-branch", "slots", "state", "diff", "blob", "replay", "verify", "stats", "export", "messages", "say",
+    "compile", "context-stats", "pin", "unpin", "pins", "summarize", "search",
 )  # fmt: skip
 
 

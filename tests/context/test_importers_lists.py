@@ -175,9 +175,8 @@ def test_what_no_payload_can_hold_is_replaced_and_named(store: Store) -> None:
     assert said(store) == ["Hello", "half ?", "[image, whose data is no base64]"]
     assert messages(store)[1].metadata["n"] == str(2**70)
     assert places(done) == ["item 1", "item 2", "item 3"]
-    assert [fault.what.rsplit("; ", 1)[1] for fault in done.faults] == [
-        "that part was replaced", "that part was replaced", "left out",
-    ]  # fmt: skip
+    replaced = [fault.what.endswith("that part was replaced") for fault in done.faults]
+    assert replaced == [True, True, False]
 
 
 # --- SWE-agent --------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def read(documents: Iterable[Placed], faults: list[Fault], assets: Assets = no_a
     for placed in documents:
         where, value = placed
         if not isinstance(value, dict) or not isinstance(value.get("mapping"), dict):
-            faults.append(Fault(where, "a conversation is an object with a mapping of nodes; left out"))
+            faults.append(Fault(where, "a conversation is an object with a mapping of nodes"))
             continue
         history = _Conversation(where, value, faults, assets).history()
         if history.messages:
@@ -56,7 +56,7 @@ class _Conversation:
             if isinstance(node, dict):
                 self.nodes[key] = node
             else:
-                self._fault(key, "a node is an object; left out")
+                self._fault(key, "a node is an object")
         self.above = self._links()
 
     def _fault(self, node: str, what: str) -> None:
@@ -156,7 +156,7 @@ class _Conversation:
         if message is None:
             return None
         if not isinstance(message, dict):
-            self._fault(key, "a node's message is an object or null; left out")
+            self._fault(key, "a node's message is an object or null")
             return None
         author, content, extra = message.get("author"), message.get("content"), message.get("metadata")
         extra = extra if isinstance(extra, dict) else {}
@@ -164,11 +164,11 @@ class _Conversation:
             return None
         role = author.get("role") if isinstance(author, dict) else author
         if not isinstance(role, str) or not role:
-            self._fault(key, "a message has an author with a role; left out")
+            self._fault(key, "a message has an author with a role")
             return None
         blocks = blocks_of(content, self.assets)
         if blocks is None:
-            self._fault(key, "a message's content is an object with a content_type, or a text; left out")
+            self._fault(key, "a message's content is an object with a content_type, or a text")
             return None
         if not blocks:
             return None

@@ -37,14 +37,14 @@ def read(records: Iterable[Placed], faults: list[Fault]) -> Read:
     for number, placed in enumerate(records):
         value = placed.value
         if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            faults.append(Fault(placed.where, f"a record is an object with a type, not {_short(value)}; left out"))
+            faults.append(Fault(placed.where, f"a record is an object with a type, not {_short(value)}"))
             continue
         title = value.get("customTitle") or value.get("summary")
         if isinstance(title, str) and title.strip():
             titles["custom" if value.get("customTitle") else str(value.get("leafUuid"))] = title
         wrong = _wrong(value) if value["type"] in _ROLES else None
         if wrong is not None:
-            faults.append(Fault(placed.where, f"{wrong}; left out"))
+            faults.append(Fault(placed.where, f"{wrong}"))
         found.append(Record(number, placed.where, value, value["type"] in _ROLES and wrong is None))
     kept = _once(found)
     if all(record.side is not None for record in kept if record.is_message):  # the file of one agent

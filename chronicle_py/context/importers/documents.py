@@ -62,9 +62,9 @@ def _lines(text: str) -> tuple[list[Placed], list[Fault]]:
         try:
             records.append(Placed(f"line {number}", json.loads(line)))
         except json.JSONDecodeError as error:
-            bad.append(Fault(f"line {number}", f"is no JSON: {error.msg}; left out"))
+            bad.append(Fault(f"line {number}", f"is no JSON: {error.msg}"))
         except RecursionError:
-            bad.append(Fault(f"line {number}", "is nested too deeply; left out"))
+            bad.append(Fault(f"line {number}", "is nested too deeply"))
     return records, bad
 
 

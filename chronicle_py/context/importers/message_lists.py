@@ -42,7 +42,7 @@ def read(lists: Iterable[tuple[str, Any]], faults: list[Fault]) -> Read:
             if document.get("system"):
                 first = [Placed(_place(where, "system"), {"role": "system", "content": document["system"]})]
         if not isinstance(items, list):
-            faults.append(Fault(where or "the file", "is no list of messages; left out"))
+            faults.append(Fault(where or "the file", "is no list of messages"))
             continue
         form = "messages[{}]" if isinstance(document, dict) else "item {}"
         placed = [*first, *(_placed(item, _place(where, form.format(at))) for at, item in enumerate(items))]
@@ -69,7 +69,7 @@ def history_of(items: Iterable[Placed], source: str, faults: list[Fault], title:
     for number, (where, item) in enumerate(items):
         wrong = _wrong(item)
         if wrong is not None:
-            faults.append(Fault(where, f"{wrong}; left out"))
+            faults.append(Fault(where, f"{wrong}"))
             continue
         key = str(number)
         id = item.get("id")

@@ -188,7 +188,7 @@ class Placing:
                 blocks, metadata = mended(message.blocks), mended(metadata)
                 added = conversation.add(message.participant, blocks, metadata=metadata, at=message.at)
             except (ChronicleError, UnicodeEncodeError):
-                self.faults.append(Fault(message.where, f"{wrong}; left out"))
+                self.faults.append(Fault(message.where, wrong))
                 return None
             self.faults.append(Fault(message.where, f"{wrong}; that part was replaced"))
         self.added += 1
