@@ -19,7 +19,7 @@ from conftest import Clock, Entropy
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from model import Happened, History, Item, Model, Spec, fold, head, patched
+from model import Happened, Item, Model, Spec, fold, head, patched
 
 import chronicle_py as chronicle
 from chronicle_py import (

@@ -113,7 +113,7 @@ def must_have_messages(store: Store) -> None:
     """NotFound for a store without a conversation."""
     if not any(slot.id == MESSAGES_SLOT for slot in store.slots()):
         raise NotFound(
-            f"there is no conversation in {store.path}; `chronicle import FILE` brings one, `chronicle say TEXT` another"
+            f"there is no conversation in {store.path}; `chronicle import FILE` or `chronicle say TEXT` brings one"
         )
 
 

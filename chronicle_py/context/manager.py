@@ -38,6 +38,7 @@ from chronicle_py.context.summarizers.protocol import summarizer as summarizer_o
 from chronicle_py.context.tokens import Counts, Tokenizer
 from chronicle_py.errors import BranchExists, InvalidOperation, NotFound
 from chronicle_py.store import Store
+from chronicle_py.strategies import Passthrough
 from chronicle_py.strategies.strategy import (
     Budget,
     Pinnable,
@@ -106,7 +107,7 @@ class ContextManager(MessageOperations, MemoryOperations):
         self._memory = FoldedSlot(store, self._names.memory, memory.Memory())
         self._log = FoldedSlot(store, self._names.log, context_log.ContextLogReducer(), *self._heard())
         self._auto = AutoTick(lambda: self.branch, self._tick_unheld, self._settle)
-        self.set_strategy(_default() if strategy is None else strategy)
+        self.set_strategy(Passthrough() if strategy is None else strategy)
 
     @classmethod
     def open(
@@ -341,9 +342,3 @@ class ContextManager(MessageOperations, MemoryOperations):
             pins=len(strategy.pins(state)) if isinstance(strategy, Pinnable) else 0,
             summaries=dict(sorted(levels.items())), log=len(self._log.state(view.head).entries),
         )  # fmt: skip
-
-
-def _default() -> Strategy[Any]:
-    from chronicle_py.strategies import Passthrough
-
-    return Passthrough()

@@ -202,7 +202,7 @@ class _Restore:
             raise BadLine(str(error)) from None
         if line.head is not None:
             lines.key_of(line.head, f"the head of branch {line.name!r}")
-        agrees = (line.head is None) == (line.seq == 0) and 0 <= line.fork_seq and 0 <= line.seq
+        agrees = (line.head is None) == (line.seq == 0) and line.fork_seq >= 0 and line.seq >= 0
         if not agrees or not 0 <= line.created < 1 << 63:
             raise BadLine(f"branch {line.name!r}: head, sequence, fork point and time do not agree")
         return line

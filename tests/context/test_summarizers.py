@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from chronicle_py.strategies.strategy import Entry, Request, Work
 
 from chronicle_py.context import AnthropicSummarizer, Extractive, OpenAISummarizer, Patience, TransientFailure
 from chronicle_py.context.blocks import Block, Text, ToolResult, ToolUse
@@ -19,6 +18,7 @@ from chronicle_py.context.summarizers import Summarizer, summarizer
 from chronicle_py.context.summarizers.asking import ask
 from chronicle_py.context.tokens import tokenizer
 from chronicle_py.errors import InvalidOperation, SummarizerFailed
+from chronicle_py.strategies.strategy import Entry, Request, Work
 
 
 def request(*said: tuple[str, Block | str], model: str = "", target: int = 200, level: int = 1) -> Request:

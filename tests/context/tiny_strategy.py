@@ -9,18 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from chronicle_py.strategies.strategy import (
-    Budget,
-    Entry,
-    MessageView,
-    ProtectedRange,
-    Rendering,
-    RenderStats,
-    Request,
-    Share,
-    SummaryInfo,
-    Work,
-)
 
 from chronicle_py.context.blocks import Text
 from chronicle_py.context.payloads import (
@@ -42,6 +30,18 @@ from chronicle_py.context.payloads import (
 )
 from chronicle_py.errors import InvalidOperation
 from chronicle_py.event import Event
+from chronicle_py.strategies.strategy import (
+    Budget,
+    Entry,
+    MessageView,
+    ProtectedRange,
+    Rendering,
+    RenderStats,
+    Request,
+    Share,
+    SummaryInfo,
+    Work,
+)
 
 SIZE = 4
 

@@ -71,8 +71,8 @@ def _holds(index: MessageIndexState, source: str, wanted: Collection[str]) -> bo
 
 
 def digest_of(event: Event) -> str | None:
-    """The digest that an imported message carries."""
+    """The digest that an imported message carries; it is the id where the source had none."""
     metadata: Any = metadata_of(event)
     external = metadata.get("external") if isinstance(metadata, dict) else None
-    digest = external.get("said") if isinstance(external, dict) else None
+    digest = external.get("said", external.get("id")) if isinstance(external, dict) else None
     return digest if isinstance(digest, str) else None

@@ -178,7 +178,9 @@ class Placing:
                 self._progress(self._done, self._total)
 
     def _add(self, conversation: Conversation, history: History, message: SourceMessage, digest: str) -> int | None:
-        external = {"source": history.source, "id": _id(message, digest), "said": digest}
+        external = {"source": history.source, "id": _id(message, digest)}
+        if message.id is not None:
+            external["said"] = digest
         metadata: dict[str, Any] = {**message.metadata, "external": external}
         try:
             added = conversation.add(message.participant, message.blocks, metadata=metadata, at=message.at)
