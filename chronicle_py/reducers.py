@@ -396,7 +396,7 @@ class Custom:
 
     def initial(self) -> Any:
         try:
-            return self.source.initial()
+            return self.copy(self.source.initial())
         except Exception as error:
             raise ReducerFailed(
                 f"reducer {self.name!r} of slot {self.slot!r} raised {type(error).__name__} when asked for its initial "

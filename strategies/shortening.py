@@ -14,22 +14,19 @@ import msgspec
 from chronicle_py.context.blocks import Block, Text, ToolResult, ToolUse
 from chronicle_py.context.counting import Counter, as_json, count_block
 
-
-def difference(before: Sequence[Block], after: Sequence[Block], counter: Counter) -> int:
-    """How many tokens more (or fewer) a content has after a change. Blocks that were kept are the same objects."""
-    same = {id(block) for block in before} & {id(block) for block in after}
-    return sum(count_block(block, counter)[0] for block in after if id(block) not in same) - sum(
-        count_block(block, counter)[0] for block in before if id(block) not in same
-    )
+_NOTE = 10  # tokens kept for the note that a text was cut
 
 
-def cut_text(text: str, limit: int, counter: Counter) -> str:
-    """The text, or where it has more than `limit` tokens its beginning and how many it had, `limit` tokens in all."""
-    tokens = counter.count(text)
+def cut_text(text: str, limit: int, counter: Counter, tokens: int | None = None) -> str:
+    """The text, or where it has more than `limit` tokens its beginning and how many it had, `limit` tokens in all.
+
+    `tokens`: of the text, where they are known.
+    """
+    tokens = counter.count(text) if tokens is None else tokens
     if tokens <= limit:
         return text
     note = f"… [cut, {tokens} tokens in all]"
-    size = len(text) * limit // tokens
+    size = len(text) * max(0, limit - _NOTE) // tokens
     while size > 0:
         found = text[:size] + note
         taken = counter.count(found)
@@ -44,7 +41,7 @@ def cut_message(blocks: Sequence[Block], tokens: int, limit: int, counter: Count
 
     What cannot be cut keeps its size; the shortest texts stay whole. No block is dropped.
     """
-    sizes = {at: size for at, block in enumerate(blocks) if (size := _cuttable(block, counter))}
+    sizes = _cuttable(blocks, tokens, counter)
     room = limit - (tokens - sum(sizes.values()))
     share = 0
     for left, size in zip(range(len(sizes), 0, -1), sorted(sizes.values()), strict=True):
@@ -52,19 +49,30 @@ def cut_message(blocks: Sequence[Block], tokens: int, limit: int, counter: Count
         if size > share:
             break
         room -= size
-    return [_cut(block, share, counter) if sizes.get(at, 0) > share else block for at, block in enumerate(blocks)]
+    return [
+        _cut(block, share, counter, sizes[at]) if sizes.get(at, 0) > share else block for at, block in enumerate(blocks)
+    ]
 
 
-def _cuttable(block: Block, counter: Counter) -> int:
-    return count_block(block, counter)[1] if isinstance(block, Text | ToolResult) else 0
+def _cuttable(blocks: Sequence[Block], tokens: int, counter: Counter) -> dict[int, int]:
+    """The tokens of the texts and tool results among these blocks, by index."""
+    places = [at for at, block in enumerate(blocks) if isinstance(block, Text | ToolResult)]
+    if len(places) == 1 and _plain(blocks[places[0]]):  # so that a long text is not counted again
+        rest = sum(count_block(block, counter)[0] for at, block in enumerate(blocks) if at != places[0])
+        return {places[0]: max(0, tokens - rest)}
+    return {at: count_block(blocks[at], counter)[1] for at in places}
 
 
-def _cut(block: Block, limit: int, counter: Counter) -> Block:
+def _plain(block: Block) -> bool:
+    return not isinstance(block, ToolResult) or isinstance(block.content, str)
+
+
+def _cut(block: Block, limit: int, counter: Counter, tokens: int) -> Block:
     if isinstance(block, Text):
-        return Text(cut_text(block.text, limit, counter), block.extra)
+        return Text(cut_text(block.text, limit, counter, tokens), block.extra)
     assert isinstance(block, ToolResult)
     if isinstance(block.content, str):
-        return msgspec.structs.replace(block, content=cut_text(block.content, limit, counter))
+        return msgspec.structs.replace(block, content=cut_text(block.content, limit, counter, tokens))
     parts: list[Any] = []
     for part in block.content:
         if isinstance(part, Text):

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from chronicle_py.context.blocks import Block, ToolResult, ToolUse
+from chronicle_py.context.counting import count_blocks
 from chronicle_py.strategies.pairs import half, match
-from chronicle_py.strategies.shortening import cut_input, cut_message, difference, marked
+from chronicle_py.strategies.shortening import cut_input, cut_message, marked
 from chronicle_py.strategies.strategy import Entry, MessageView, ViewedMessage
 from chronicle_py.strategies.transcript import Row
 
@@ -48,11 +49,10 @@ def show(view: MessageView, index: int, rows: Sequence[Row], limits: Limits = NO
     for message, row, blocks in zip(messages, rows, contents, strict=True):
         tokens = row.tokens
         if blocks is not message.blocks:
-            tokens = max(0, tokens + difference(message.blocks, blocks, view))
+            tokens = count_blocks(blocks, view)[0]
         if limits.message and tokens > limits.message:
-            short = cut_message(blocks, tokens, limits.message, view)
-            tokens = max(0, tokens + difference(blocks, short, view))
-            blocks = short
+            blocks = cut_message(blocks, tokens, limits.message, view)
+            tokens = count_blocks(blocks, view)[0]
         total += tokens
         entries.append(_entry(message, blocks, tokens))
     return Shown(index, entries, total, messages[0].role == "user" and not rows[0].answers)

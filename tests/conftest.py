@@ -52,7 +52,7 @@ class Opener(Protocol):
 
 @pytest.fixture
 def opener(tmp_path: Path) -> Iterator[Opener]:
-    """Opens stores (at `tmp_path / "store"` unless told otherwise) with one clock and entropy, closes them at the end."""
+    """Opens stores (at `tmp_path / "store"` unless told otherwise) with one clock and entropy; closes them."""
     clock, entropy = Clock(), Entropy()
     opened: list[Store] = []
 

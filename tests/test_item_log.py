@@ -161,11 +161,7 @@ def test_an_edit_fetches_about_one_leaf() -> None:
 
 def test_leaves_of_consecutive_appends_stand_in_their_parents() -> None:
     objects, events = Memory(), Events()
-    log = (
-        ItemLog.empty(events.fetch, objects)
-        .extend_run(3, 1_000_000, events.run(1_000_000, 20_000, 3))
-        .save(objects)
-    )
+    log = ItemLog.empty(events.fetch, objects).extend_run(3, 1_000_000, events.run(1_000_000, 20_000, 3)).save(objects)
     leaves = 20_000 // 60
     assert len(objects.data) < leaves / 10
     assert sum(map(len, objects.data.values())) < leaves * 60 * 2
@@ -249,9 +245,7 @@ def test_a_diff_of_logs_compares_items() -> None:
     objects, events = Memory(), Events()
     items = [b"\xcd%c%c" % divmod(n, 256) for n in range(20_000)]
     log = ItemLog.empty(events.fetch, objects)
-    log = log.extend_run(1, 1, [events.add(Ref(1, n + 1), item) for n, item in enumerate(items)]).save(
-        objects
-    )
+    log = log.extend_run(1, 1, [events.add(Ref(1, n + 1), item) for n, item in enumerate(items)]).save(objects)
     ref = Ref(1, 1, -1, 1, 99_999)
     events.add(ref, b"\xa3new")
     other = log.set(777, ref).delete(15_000, 15_001).save(objects)
@@ -295,10 +289,7 @@ def test_packed_runs_are_never_as_long_as_an_address() -> None:
     source = random.Random(5)
     lengths = set()
     for _ in range(3_000):
-        runs = [
-            (source.randrange(300), source.randrange(2**30), -1, 0, 0, source.randrange(1, 90))
-            for _ in range(4)
-        ]
+        runs = [(source.randrange(300), source.randrange(2**30), -1, 0, 0, source.randrange(1, 90)) for _ in range(4)]
         packed = pack_runs(runs)
         lengths.add(len(packed))
         assert unpack_runs(packed).runs == runs

@@ -122,15 +122,19 @@ class Runner:
         if self._store._engine.readonly:
             return 0
         view = scene.conversation.view()
-        if not self._adoptable(scene, view):
+        found = self._adoptable(scene, view)
+        if not found:
             return 0
         adopted = 0
         with self._store.transaction():
-            while found := self._adoptable(scene, scene.conversation.view()):
+            if scene.conversation.view().head != view.head:  # somebody wrote since
+                found = self._adoptable(scene, scene.conversation.view())
+            while found:
                 for work, summary in found:
                     payload = scene.strategy.complete(work, summary.text, summary.tokens)
                     scene.conversation.branch.append(ADOPT, payload, slot=scene.memory.id, linked_to=(work.first,))
                 adopted += len(found)
+                found = self._adoptable(scene, scene.conversation.view())  # what these make plannable
         return adopted
 
     def _adoptable(self, scene: Scene, view: BranchView) -> list[tuple[Work, SummaryPayload]]:

@@ -179,7 +179,7 @@ class Recall:
         told = memory.tokens
         most = self._rule.max_message_tokens
         if most and told > most:
-            text = cut_text(text, most, self._view)
+            text = cut_text(text, most, self._view, told)
             told = self._view.count(text)
         if not self.positioned:
             return Recalled(memory, "", text, 0, told)

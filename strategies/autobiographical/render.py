@@ -84,10 +84,10 @@ def limits(state: State, rule: RenderRule) -> Limits:
 
 def last_old_result(results: int, kept: int | None) -> int:
     """The rank of the newest result of a tool that is shown as a marker; 0: none. At most `kept` keep their content,
-    and the limit moves in steps of a quarter of them."""
+    and the limit moves in steps of half of them."""
     if kept is None or results <= kept:
         return 0
-    step = max(1, kept // 4)
+    step = max(1, kept // 2)
     return -(-(results - kept) // step) * step
 
 

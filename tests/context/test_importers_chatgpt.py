@@ -31,7 +31,7 @@ def node(
 
 def chat(*nodes: dict[str, Any], current: str | None = None, title: str = "Walk", **more: Any) -> dict[str, Any]:
     """A conversation; who is whose child is told from the parents."""
-    root = {"id": "root", "message": None, "parent": None, "children": []}
+    root: dict[str, Any] = {"id": "root", "message": None, "parent": None, "children": []}
     mapping = {n["id"]: n for n in (root, *nodes)}
     for n in nodes:
         if n["parent"] in mapping:
@@ -73,7 +73,7 @@ def test_each_conversation_is_a_family_of_branches_named_by_its_title_and_the_ne
 def test_nodes_without_a_message_and_hidden_ones_are_passed_through(store: Store) -> None:
     hidden = node("h", "root", "secret", "system", metadata={"is_visually_hidden_from_conversation": True})
     context = node("k", "h", {"content_type": "user_editable_context", "user_profile": "x"})
-    nothing = {"id": "n", "parent": "k", "children": [], "message": None}
+    nothing: dict[str, Any] = {"id": "n", "parent": "k", "children": [], "message": None}
     empty = node("e", "n", "", "assistant")
     done = put(store, chat(hidden, context, nothing, empty, node("u", "e", "a"), node("v", "u", "b", "assistant")))
     assert tree(store) == {"main": "a | b"}
@@ -205,7 +205,7 @@ def test_without_a_current_node_the_newest_end_is_current(store: Store) -> None:
 
 
 def test_a_current_node_without_a_message_stands_for_the_one_above(store: Store) -> None:
-    blank = {"id": "n", "parent": "x", "children": [], "message": None}
+    blank: dict[str, Any] = {"id": "n", "parent": "x", "children": [], "message": None}
     put(store, chat(*WALK, blank, current="n"))
     assert tree(store)["main"] == "a | b"
 

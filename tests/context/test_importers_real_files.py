@@ -1,6 +1,7 @@
 """The real files of ../shared/data: what comes of each, counted by hand, and that all of it fits a context.
 
-Where the folder is missing, these tests are skipped; the files written for this project's own tests are in data/.
+Where that folder is missing, the two files that were written for this project are taken from data/, and tests of the
+others are skipped.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from importing_files import SHARED, blocks, messages, places, tree
+from importing_files import DATA, SHARED, blocks, messages, places, tree
 
 from chronicle_py import Store
 from chronicle_py.context import Budget, ContextManager
 from chronicle_py.context.importers import import_file
 from chronicle_py.exchange import Imported
 from chronicle_py.strategies import Autobiographical, Knowledge, Passthrough, SlidingWindow
-
-pytestmark = pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not here")
 
 STRATEGIES = (Passthrough, SlidingWindow, Autobiographical, Knowledge)
 BUDGETS = (Budget(2_000, 400), Budget(8_000, 1_600), Budget(100_000))
@@ -40,8 +39,15 @@ FILES: dict[str, tuple[int, dict[str, int], list[str]]] = {
 }
 
 
+def path_of(name: str) -> Path:
+    found = next((folder / name for folder in (SHARED, DATA) if (folder / name).exists()), None)
+    if found is None:
+        pytest.skip("the shared data is not here")
+    return found
+
+
 def load(store: Store, name: str) -> Imported:
-    return import_file(store, SHARED / name)
+    return import_file(store, path_of(name))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -75,7 +81,7 @@ def test_all_real_files_live_in_one_store(store: Store) -> None:
 def shared_start() -> int:
     """How many messages the two runs of SWE-agent begin with alike."""
     names = ("swe-agent-function-calling.traj", "swe-agent-replace-from-source.traj")
-    one, two = (json.loads((SHARED / name).read_text())["history"] for name in names)
+    one, two = (json.loads(path_of(name).read_text())["history"] for name in names)
     count = 0
     while (one[count]["role"], one[count]["content"]) == (two[count]["role"], two[count]["content"]):
         count += 1
@@ -119,7 +125,7 @@ def in_anthropics_form(records: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.endswith((".traj", ".traj.json"))])
 def test_texts_calls_and_results_of_a_run_come_back(store: Store, name: str) -> None:
-    document = json.loads((SHARED / name).read_text())
+    document = json.loads(path_of(name).read_text())
     load(store, name)
     expected = in_openais_form(document if isinstance(document, list) else document["history"])
     assert said_in(blocks(store)) == expected
@@ -127,7 +133,7 @@ def test_texts_calls_and_results_of_a_run_come_back(store: Store, name: str) -> 
 
 @pytest.mark.parametrize("name", ["claude-code-sample-session.json", "claude-code-todowrite.jsonl"])
 def test_texts_calls_and_results_of_a_session_come_back(store: Store, name: str) -> None:
-    text = (SHARED / name).read_text()
+    text = path_of(name).read_text()
     records = json.loads(text)["loglines"] if name.endswith(".json") else [json.loads(x) for x in text.splitlines()]
     load(store, name)
     assert said_in(blocks(store)) == in_anthropics_form([r for r in records if r["type"] in ("user", "assistant")])
@@ -135,7 +141,7 @@ def test_texts_calls_and_results_of_a_session_come_back(store: Store, name: str)
 
 def test_the_branches_of_a_session_say_what_the_source_says(store: Store) -> None:
     load(store, "claude-code-branched.jsonl")
-    text = (SHARED / "claude-code-branched.jsonl").read_text()
+    text = path_of("claude-code-branched.jsonl").read_text()
     records = {r["uuid"]: r for r in map(json.loads, text.splitlines()[1:13])}
     shared = ["u1", "a1", "r1", "a2", "r2", "a3"]
     for branch, ids in (
@@ -205,7 +211,7 @@ def test_a_run_folds(store: Store, name: str, strategy: Any) -> None:
 def repeated(count: int) -> dict[str, Any]:
     """A run of this many messages, made by repeating the real ones under fresh ids of their calls."""
     names = ("swe-agent-function-calling.traj", "swe-agent-replace-from-source.traj")
-    runs = [json.loads((SHARED / name).read_text())["history"] for name in names]
+    runs = [json.loads(path_of(name).read_text())["history"] for name in names]
     found: list[dict[str, Any]] = []
     round = 0
     while len(found) < count:
