@@ -12,13 +12,13 @@ import msgspec
 import typer
 from rich.console import Console
 
-from bench import append, memory, read, size, state
+from bench import append, conversation, memory, read, size, state
 from bench.figure import FIGURES, Registered
 from bench.stores import Session
 from bench.table import Results, machine, markdown, rich_table, write_section
 
 # The order of the table that the project set itself; within a module that of registration.
-ORDER = [module.__name__ for module in (append, read, state, size, memory)]
+ORDER = [module.__name__ for module in (append, read, state, size, memory, conversation)]
 
 
 def selected(only: str) -> list[Registered]:

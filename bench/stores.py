@@ -96,7 +96,7 @@ class Session:
         shutil.copyfile(path, other)
         return other
 
-    def _built(self, key: tuple[object, ...], build: Callable[[Path], None]) -> Path:
+    def built(self, key: tuple[object, ...], build: Callable[[Path], None]) -> Path:
         if key not in self._once:
             path = self.new()
             build(path)
@@ -116,7 +116,7 @@ class Session:
                 for i in range(events):
                     log.append(payload(i))
 
-        return self._built(("one by one", events), build)
+        return self.built(("one by one", events), build)
 
     def batched(self, events: int) -> Path:
         """The same in transactions of 1,000."""
@@ -126,7 +126,7 @@ class Session:
                 store.register_state(SLOT, kind="append_log")
                 _append_batched(store, 0, events)
 
-        return self._built(("batched", events), build)
+        return self.built(("batched", events), build)
 
     def by_turns(self, events: int) -> Path:
         """100 branches that grow by turns, an event and a commit at a time: forks of a main with one event."""
@@ -141,7 +141,7 @@ class Session:
                 for i in range(1, events):
                     logs[i % BRANCHES].append(payload(i))
 
-        return self._built(("by turns", events), build)
+        return self.built(("by turns", events), build)
 
     def typed(self, events: int) -> Path:
         """Events with a registered Struct, and a custom slot that folds them."""
@@ -156,7 +156,7 @@ class Session:
                         for i in range(first, min(first + BATCH, events)):
                             main.append(TYPED, Message(**payload(i)))
 
-        return self._built(("typed", events), build)
+        return self.built(("typed", events), build)
 
     def old_slot(self, events: int) -> Path:
         """A slot set at event 1 and never again, below a long history."""
@@ -168,7 +168,7 @@ class Session:
                 store.branch().state(OLD_SLOT).set("set at event 1")
                 _append_batched(store, 1, events)
 
-        return self._built(("old slot", events), build)
+        return self.built(("old slot", events), build)
 
     def deep(self, forks: int = FORKS) -> Path:
         """A slot set at event 1, below forks of forks of one event each. The last one is called "deep"."""
@@ -182,7 +182,7 @@ class Session:
                     branch = branch.fork("deep" if n == forks else f"fork-{n}")
                     branch.append("note", payload(n))
 
-        return self._built(("deep", forks), build)
+        return self.built(("deep", forks), build)
 
     # --- baselines ---
 
@@ -195,7 +195,7 @@ class Session:
                 raw.commit(key, id)
             raw.close()
 
-        return self._built(("plain", events), build)
+        return self.built(("plain", events), build)
 
     def plain_batched(self, events: int) -> Path:
         """Plain LMDB, 1,000 entries a commit."""
@@ -206,7 +206,7 @@ class Session:
                 raw.commit_many(raw.entries(min(BATCH, events - first)))
             raw.close()
 
-        return self._built(("plain batched", events), build)
+        return self.built(("plain batched", events), build)
 
 
 def _append_batched(store: chronicle.Store, start: int, stop: int) -> None:

@@ -432,15 +432,16 @@ def test_a_payload_of_50_megabytes(opener: Opener) -> None:
     main = store.branch()
     main.state("log").append(large)
     main.state("log").append("small")
-    main.state("tree").put("large", large)
-    blob = store.put_blob(large)
+    main.state("tree").put("large", large[: 1 << 20])
+    blob = store.put_blob(large[: 1 << 20])
     main.append("note", BlobRef(blob))
     for n in range(BLOCK):
         main.state("log").append(n)
     store.close()
     store = opener()
     main = store.branch()
-    assert main.state("log")[0] == main.state("tree")["large"] == store.get_blob(blob).data == large
+    assert main.state("log")[0] == large
+    assert main.state("tree")["large"] == store.get_blob(blob).data == large[: 1 << 20]
     assert main.event(4).blobs == (blob,)
     assert main.state("log")[1:3] == ["small", 0]
     assert store.verify(deep=True).ok

@@ -229,8 +229,8 @@ def _memory(
     number: int, payload: SummaryPayload, event: Event, first_seq: int, last_seq: int, first: bytes, last: bytes
 ) -> Memory:
     return Memory(
-        number, payload.level, payload.key, bytes.fromhex(payload.text.hash), max(0, min(payload.tokens, 1 << 40)), 0, first, last,
-        first_seq, last_seq, (), event.time, payload.model, payload.phase,
+        number, payload.level, payload.key, bytes.fromhex(payload.text.hash), max(0, min(payload.tokens, 1 << 40)), 0,
+        first, last, first_seq, last_seq, (), event.time, payload.model, payload.phase,
     )  # fmt: skip
 
 

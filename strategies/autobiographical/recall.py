@@ -65,9 +65,9 @@ class Recalled(msgspec.Struct, frozen=True, gc=False):
 def payload_of(memory: Memory, sources: tuple[str, ...] = (), seqs: tuple[int, ...] = ()) -> SummaryPayload:
     """A memory as the payload of its event, with these sources."""
     return SummaryPayload(
-        key=memory.key, level=memory.level, text=BlobRef(memory.text.hex()), tokens=memory.tokens, sources=sources, source_seqs=seqs,
-        first=memory.first.hex(), last=memory.last.hex(), first_seq=memory.first_seq, last_seq=memory.last_seq,
-        model=memory.model, phase=memory.phase,
+        key=memory.key, level=memory.level, text=BlobRef(memory.text.hex()), tokens=memory.tokens, sources=sources,
+        source_seqs=seqs, first=memory.first.hex(), last=memory.last.hex(), first_seq=memory.first_seq,
+        last_seq=memory.last_seq, model=memory.model, phase=memory.phase,
     )  # fmt: skip
 
 
