@@ -164,7 +164,7 @@ def patched(old: Any, changes: Iterable[Any]) -> Any:
     kept = dict(enumerate(old)) if isinstance(old, list) else dict(old)
     for key, deeper in inner.items():
         kept[key] = patched(kept[key], deeper)
-    for (added, key), change in own.items():
+    for (_, key), change in own.items():
         if change.op == "change":
             kept[key] = change.after
     kept = {key: value for key, value in kept.items() if key not in removed}

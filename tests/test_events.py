@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -92,7 +93,9 @@ plain = st.recursive(
     | st.binary()
     | st.builds(msgspec.msgpack.Ext, st.integers(5, 127) | st.just(0) | st.integers(-128, -2), st.binary())
     | st.datetimes(
-        min_value=datetime.datetime(1970, 1, 1), max_value=datetime.datetime(2200, 1, 1), timezones=st.just(datetime.UTC)
+        min_value=datetime.datetime(1970, 1, 1),
+        max_value=datetime.datetime(2200, 1, 1),
+        timezones=st.just(datetime.UTC),
     ),
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.integers(0, 9) | st.binary(), inner, max_size=4)
@@ -177,7 +180,9 @@ def test_a_registered_type_is_checked_when_appended_and_a_struct_when_read(store
     assert event.payload == Message("user", [Part("hi")])
     assert store.event(event.id).payload == next(main.events()).payload == main.event(1).payload == event.payload
     assert [e.schema for e in main.events()] == [2, 2]
-    with pytest.raises(InvalidOperation, match=r"this payload is no Message, .*Expected `str`, got `int` - at `\$.parts"):
+    with pytest.raises(
+        InvalidOperation, match=r"this payload is no Message, .*Expected `str`, got `int` - at `\$.parts"
+    ):
         main.append("message", {"role": "user", "parts": [{"text": "a"}, {"text": 5}]})
     with pytest.raises(InvalidOperation, match="missing required field `role`"):
         main.append("message", {})
@@ -243,7 +248,9 @@ def test_a_fold_sees_what_its_reducer_declares_and_not_what_the_application_regi
 
     store = opener()
     store.register_event("message", Message)
-    store.register_state("typed", reducer=reducer("typed", initial=int, events={"message": Old})(note), types=["message"])
+    store.register_state(
+        "typed", reducer=reducer("typed", initial=int, events={"message": Old})(note), types=["message"]
+    )
     store.register_state("plain", reducer=reducer("plain", initial=int)(note), types=["message"])
     main = store.branch()
     main.append("message", {"role": "user"})
@@ -330,7 +337,7 @@ def test_an_ambiguous_prefix_is_refused(store: Store, main: Branch) -> None:
         for n in range(20_000):
             main.append("note", n)
     ids = sorted(e.id for e in main.events())
-    twins = [(a, b) for a, b in zip(ids, ids[1:], strict=False) if a[:6] == b[:6]]
+    twins = [(a, b) for a, b in pairwise(ids) if a[:6] == b[:6]]
     assert twins
     first, second = twins[0]
     with pytest.raises(InvalidOperation, match="is the start of several ids"):

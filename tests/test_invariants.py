@@ -4,6 +4,7 @@ test_bad_input.py; the state machine of test_engine_machine.py mixes all of them
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -64,7 +65,8 @@ def write(branch: Branch, history: History, n: int) -> None:
     if log and n % 17 == 5:
         steps = [lambda: (branch.state("log").redact(0, 1), {"start": 0, "stop": 1})]
     elif log and n % 13 == 4 and len(branch.state("log")):
-        steps = [lambda: (branch.state("log").edit(-1, "edited"), {"index": len(branch.state("log")) - 1, "item": "edited"})]
+        last = len(branch.state("log")) - 1
+        steps = [lambda: (branch.state("log").edit(-1, "edited"), {"index": last, "item": "edited"})]
     event, payload = steps[n % len(steps)]()
     history.append(Happened(event.id, event.type, event.slot, payload))
 
@@ -127,7 +129,7 @@ def test_1_sequences_have_no_holes_and_a_fork_shares_the_events_of_its_parent(
         events = list(store.branch(name).events())
         assert [e.seq for e in events] == list(range(1, len(history) + 1))
         assert [e.id for e in events] == [e.id for e in history]
-        assert all(e.parents == (p.id,) for p, e in zip(events, events[1:], strict=False))
+        assert all(e.parents == (p.id,) for p, e in pairwise(events))
 
 
 def reads(store: Store, names: list[str]) -> dict[tuple[str, str, int], Any]:
@@ -209,9 +211,7 @@ def test_4_replay_gives_the_stored_hash(plan: Plan, fresh: Callable[[], Store]) 
 
 
 @given(items=st.lists(st.sampled_from(["a", "b", 1, 1.0, True, b"a", None]) | st.text(max_size=3), max_size=80))
-def test_4_equal_content_has_equal_hashes_however_it_was_reached(
-    items: list[Any], fresh: Callable[[], Store]
-) -> None:
+def test_4_equal_content_has_equal_hashes_however_it_was_reached(items: list[Any], fresh: Callable[[], Store]) -> None:
     store = fresh()
     for id in ("one", "two"):
         store.register_state(id, kind="append_log")
@@ -444,7 +444,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         log.extend([SPACE_NAMES[space]] * len(found))
         return found
 
-    def counted_scan(self: LmdbReader, space: int, start: bytes, *args: Any, **options: Any) -> list[tuple[bytes, bytes]]:
+    def counted_scan(self: LmdbReader, space: int, start: bytes, *args: Any, **options: Any) -> Any:
         found = scan(self, space, start, *args, **options)
         log.extend([SPACE_NAMES[space]] * len(found))
         return found

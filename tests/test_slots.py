@@ -46,7 +46,7 @@ def test_the_same_registration_twice_is_fine_and_another_is_refused(store: Store
     store.register_state("log", kind="append_log", types=("b", "a", "a"), initial=[1])
     other: list[dict[str, Any]] = [
         {"kind": "value"}, {"kind": "append_log"}, {"kind": "append_log", "types": ["a", "b"]},
-        {"kind": "append_log", "types": ["a"], "initial": [1]}, {"reducer": reducer("count", initial=int)(lambda s, e: s)},
+        {"kind": "append_log", "types": ["a"], "initial": [1]}, {"reducer": reducer("r", initial=int)(lambda s, e: s)},
         {"kind": "append_log", "types": ["a", "b"], "initial": [1], "sources": ["x"]},
     ]  # fmt: skip
     for options in other:
@@ -250,7 +250,7 @@ def test_few_distinct_items_and_long_runs_of_equal_ones(store: Store, main: Bran
         wanted[n] = "b"
     log.redact(100, 200)
     del wanted[100:200]
-    for n in range(BLOCK):
+    for _ in range(BLOCK):
         log.append("a")
         wanted.append("a")
     assert list(log) == wanted

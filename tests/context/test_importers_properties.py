@@ -1,4 +1,4 @@
-"""Importers on trees and damage of any shape: each path is a branch, nothing comes twice, nothing unforeseen is raised."""
+"""Importers on trees and damage of any shape: each path is a branch, nothing comes twice, no surprise is raised."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def paths(parents: list[int | None]) -> list[str]:
     """What is said from a first message to each leaf, sorted."""
     found = []
     for leaf in set(range(len(parents))) - set(parents):
-        path, at = [], leaf
+        path: list[str] = []
+        at: int | None = leaf
         while at is not None:
             path.append(f"m{at}")
-            at = parents[at]  # type: ignore[assignment]
+            at = parents[at]
         found.append(" | ".join(reversed(path)))
     return sorted(found)
 

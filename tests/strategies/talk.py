@@ -1,4 +1,4 @@
-"""`Talk`: a conversation without a store, for tests of strategies. It folds each event as it comes, and is its own view.
+"""`Talk`: a conversation without a store, for tests of strategies. It folds each event as it comes; its own view.
 
 A word is a token. Summaries are made by a function of the request that names its sources.
 """
@@ -136,8 +136,11 @@ class Talk:
     def pin(self, first: int, last: int | None = None, kind: str = "pin", name: str | None = None) -> Event:
         last = first if last is None else last
         return self.append(
-            PIN, PinPayload(first=f"{first:064x}", first_seq=first, last=f"{last:064x}", last_seq=last, kind=kind, name=name)
-        )
+            PIN,
+            PinPayload(
+                first=f"{first:064x}", first_seq=first, last=f"{last:064x}", last_seq=last, kind=kind, name=name
+            ),
+        )  # fmt: skip
 
     def unpin(self, pin: Event) -> None:
         self.append(UNPIN, UnpinPayload(pin.id, pin.seq))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -49,7 +50,7 @@ def check_state(talk: Talk) -> None:
     for row in rows:
         assert row.tokens == talk.viewed[row.seq].tokens
     spans = list(state.spans)
-    assert all(a.first <= a.last < b.first for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a.first <= a.last < b.first for a, b in pairwise(spans))
     owned = Counter()
     for number, chunk in enumerate(state.chunks):
         assert [(span.first, span.last) for span in spans if span.chunk == number] == list(chunk.spans)

@@ -45,6 +45,7 @@ class Placing:
         self.added = 0
         self.blobs = 0  # media that were stored
         self.there_before = 0  # messages of the source
+        self._taken: set[str] = set()  # names of branches
         self._settled: set[str] = set()  # branches that end where a path of the source does
         self.known = Known()
         self.outcomes: dict[str, str] = {}
@@ -58,6 +59,7 @@ class Placing:
         """Writes all of them."""
         digests = [chains(history) for history in self._histories]
         names = [info.name for info in self.store.branches()]
+        self._taken = set(names)
         ids: dict[str, set[str]] = {}
         for history, said in zip(self._histories, digests, strict=True):
             ids.setdefault(history.source, set()).update(_id(m, said[m.key]) for m in history.messages.values())
@@ -87,10 +89,9 @@ class Placing:
                 elif number == 0:
                     target, start = self._first(history)
                 elif start is not None and not side:
-                    target = self.store.branch(start.branch).fork(self._numbered(base), start.seq)
-                    self.outcomes[target.name] = "new"
+                    target = self._forked(self._numbered(base), start)
                 else:
-                    target = self._orphan(free(f"{base}-side", self._taken()) if side else self._numbered(base))
+                    target = self._orphan(free(f"{base}-side", self._taken) if side else self._numbered(base))
                 name = target.name
                 self._append(target, history, rest, said, before)
             self._settled.add(name)
@@ -101,11 +102,18 @@ class Placing:
 
     # --- branches ---
 
-    def _taken(self) -> set[str]:
-        return {info.name for info in self.store.branches()}
-
     def _numbered(self, base: str | None) -> str:
-        return fork_name(base or MAIN, self._taken())
+        return fork_name(base or MAIN, self._taken)
+
+    def _forked(self, name: str, spot: Spot) -> Branch:
+        self.outcomes[name] = "new"
+        self._taken.add(name)
+        return self.store.branch(spot.branch).fork(name, spot.seq)
+
+    def _orphan(self, name: str) -> Branch:
+        self.outcomes[name] = "new"
+        self._taken.add(name)
+        return self.store.orphan(name)
 
     def _home(self, digest: str, first: bool) -> str:
         """The branch that a known message ends, or is on. A new one, where another was asked for."""
@@ -113,10 +121,8 @@ class Placing:
         asked = self._take_asked() if first else None
         if asked in tips:
             return str(asked)
-        if asked is not None and asked not in self._taken():
-            spot = self.known.spots[digest]
-            self.store.branch(spot.branch).fork(asked, spot.seq)
-            self.outcomes[asked] = "new"
+        if asked is not None and asked not in self._taken:
+            self._forked(asked, self.known.spots[digest])
             self.known.tips.setdefault(digest, []).append(asked)
             return asked
         return tips[0] if tips else self.known.spots[digest].branch
@@ -125,16 +131,15 @@ class Placing:
         """The branch that goes on from a known message."""
         asked = self._take_asked() if first else None
         tips = self.known.tips.get(digest, [])
-        if asked is None or asked in self._taken():
+        if asked is None or asked in self._taken:
             open_ended = [name for name in tips if name not in self._settled]
             found = asked if asked in open_ended else next(iter(open_ended), None)
             if found is not None:
                 self.outcomes.setdefault(found, "moved")
                 return self.store.branch(found)
         spot = self.known.spots[digest]
-        name = asked if asked is not None and asked not in self._taken() else self._numbered(spot.branch)
-        self.outcomes[name] = "new"
-        return self.store.branch(spot.branch).fork(name, spot.seq)
+        name = asked if asked is not None and asked not in self._taken else self._numbered(spot.branch)
+        return self._forked(name, spot)
 
     def _take_asked(self) -> str | None:
         """The branch that was asked for, once: the newest conversation's current path takes it."""
@@ -143,7 +148,7 @@ class Placing:
 
     def _first(self, history: History) -> tuple[Branch, Spot | None]:
         """The branch for a current path of which nothing is known, and where it goes on from."""
-        taken = self._taken()
+        taken = self._taken
         asked = self._take_asked()
         if asked is None and self.current is None and self.store.branch(MAIN).seq == 0:
             asked = MAIN
@@ -154,10 +159,6 @@ class Placing:
         branch = self.store.branch(asked)
         self.outcomes[asked] = "moved"
         return branch, Spot(asked, branch.seq) if branch.seq else None
-
-    def _orphan(self, name: str) -> Branch:
-        self.outcomes[name] = "new"
-        return self.store.orphan(name)
 
     # --- messages ---
 
