@@ -73,11 +73,7 @@ def _candidates(items: Sequence[bytes], sizes: list[int], per_byte: int) -> list
     windows = zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, strict=False)
     likely = [end for end, after, before in windows if after - before & _MASK < most]
     limits = [sizes[end - 1] * per_byte + _LEAST for end in likely]
-    return [
-        end
-        for end, limit in zip(likely, limits, strict=True)
-        if sums[end] - sums[end - WINDOW] & _MASK < limit
-    ]
+    return [end for end, limit in zip(likely, limits, strict=True) if sums[end] - sums[end - WINDOW] & _MASK < limit]
 
 
 def _cut_full(volume: list[int], start: int, end: int, base: int, ends: list[int]) -> int:

@@ -35,9 +35,7 @@ _INLINE = 200  # bytes of packed runs up to which a leaf stands inside its paren
 _TAIL_ENTRIES = 1024
 _TAIL_BYTES = 262_144
 _BULK = 64
-_PADDED = (
-    2048  # bytes above which what is hashed is padded to a power of two: BLAKE3 is twice as fast on those
-)
+_PADDED = 2048  # bytes above which what is hashed is padded to a power of two: BLAKE3 is twice as fast on those
 _HASHED_LEAF, _HASHED_ROW, _HASHED_AS = b"\x03c", b"\x03i", b"\x03a"
 
 _encode = Encoder().encode
@@ -276,9 +274,7 @@ class ItemLog:
             new._settle_when_heavy()
         return new
 
-    def extend_run(
-        self, lineage: int, seq: int, items: list[bytes] | None, count: int | None = None
-    ) -> "ItemLog":
+    def extend_run(self, lineage: int, seq: int, items: list[bytes] | None, count: int | None = None) -> "ItemLog":
         """With the payloads of consecutive events from `seq` on: their bytes, or None and how many."""
         if items is None:
             return self.extend([Ref(lineage, seq + k) for k in range(count or 0)])

@@ -162,9 +162,7 @@ class Map(Mapping[str, T]):
 
     def __repr__(self) -> str:
         n = len(self)
-        shown = ", ".join(
-            f"{key!r}: {value!r}" for (key, value), _ in zip(self.scan(), range(5), strict=False)
-        )
+        shown = ", ".join(f"{key!r}: {value!r}" for (key, value), _ in zip(self.scan(), range(5), strict=False))
         return f"Map({{{shown}}})" if n <= 5 else f"Map({{{shown}, …}}, {n} entries)"
 
     # Changing
@@ -294,18 +292,14 @@ def _key_of(change: tuple[bytes, bytes | None]) -> bytes:
     return change[0]
 
 
-def _settled(
-    spine: MapSpine, low: bytes | None, high: bytes | None, reverse: bool
-) -> Iterator[tuple[bytes, bytes]]:
+def _settled(spine: MapSpine, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
     """Keys of [low, high) in the spine with their entries."""
     start = spine.seek(low)[2] if low else 0
     stop = len(spine) if high is None else spine.seek(high)[2]
     for base, leaf in spine.leaves_back(start, stop) if reverse else spine.leaves(start, stop):
         span = slice(max(start - base, 0), max(stop - base, 0))
         keys, items = leaf.heads[span], leaf.items[span]
-        yield from (
-            zip(reversed(keys), reversed(items), strict=True) if reverse else zip(keys, items, strict=True)
-        )
+        yield from (zip(reversed(keys), reversed(items), strict=True) if reverse else zip(keys, items, strict=True))
 
 
 def _merged(

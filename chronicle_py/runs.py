@@ -194,9 +194,7 @@ def unpack_runs(packed: Any) -> Runs:
             lineage += next(numbers)
             seq += next(numbers)
             sub = next(numbers) if code & _SUB else -1
-            edit_lineage, edit_seq = (
-                (lineage + next(numbers), seq + next(numbers)) if code & _EDITED else (0, 0)
-            )
+            edit_lineage, edit_seq = (lineage + next(numbers), seq + next(numbers)) if code & _EDITED else (0, 0)
             runs.append((lineage, seq, sub, edit_lineage, edit_seq, count))
             size += count
             if sub < 0:

@@ -65,9 +65,7 @@ def rechunk(level: Level[X], edits: list[Edit[X]]) -> tuple[list[Edit[Row]], X |
             while done < len(edits) and (stop is None or edits[done].start < stop):
                 edit = edits[done]
                 done += 1
-                parts.append(
-                    level.part(chunk, chunk.position(position - start), chunk.position(edit.start - start))
-                )
+                parts.append(level.part(chunk, chunk.position(position - start), chunk.position(edit.start - start)))
                 parts.append(edit.new)
                 position = edit.stop
                 if stop is not None and position >= stop:

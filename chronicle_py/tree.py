@@ -93,9 +93,7 @@ class Spine(ABC, Generic[L]):
 
     def _close_all(self, leaf: L, ends: list[int]) -> list[Child]:
         """Describe the finished leaves that `leaf` consists of up to the last end."""
-        return [
-            self._close(self._part(leaf, start, end)) for start, end in zip([0, *ends], ends, strict=False)
-        ]
+        return [self._close(self._part(leaf, start, end)) for start, end in zip([0, *ends], ends, strict=False)]
 
     @abstractmethod
     def _close_row(self, row: Row) -> Child: ...
@@ -197,9 +195,7 @@ class Spine(ABC, Generic[L]):
         if base < stop and self.counts[0]:
             yield base, self.open
 
-    def _leaves_below(
-        self, level: int, row: Row, base: int, start: int, stop: int
-    ) -> Iterator[tuple[int, L]]:
+    def _leaves_below(self, level: int, row: Row, base: int, start: int, stop: int) -> Iterator[tuple[int, L]]:
         ends = row.ends
         k = bisect_right(ends, start - base) if start > base else 0
         while k < len(ends):
@@ -224,9 +220,7 @@ class Spine(ABC, Generic[L]):
             if self.counts[level] and base < stop and start < base + self.counts[level]:
                 yield from self._leaves_below_back(level, self.row(level), base, start, stop)
 
-    def _leaves_below_back(
-        self, level: int, row: Row, base: int, start: int, stop: int
-    ) -> Iterator[tuple[int, L]]:
+    def _leaves_below_back(self, level: int, row: Row, base: int, start: int, stop: int) -> Iterator[tuple[int, L]]:
         ends = row.ends
         for k in range(bisect_left(ends, min(stop - base, ends[-1])), -1, -1):
             first = base + (ends[k - 1] if k else 0)

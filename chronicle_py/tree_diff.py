@@ -123,9 +123,7 @@ def _gaps(a: Spine[L], b: Spine[L]) -> list[Gap]:
     for level in range(top, 0, -1):
         below = [small for gap in gaps for small in _narrowed(gap)]
         last = _last(a, b, level, below)
-        gaps = [
-            Gap(gap.a_start, _opened(a, level, gap.a), gap.b_start, _opened(b, level, gap.b)) for gap in below
-        ]
+        gaps = [Gap(gap.a_start, _opened(a, level, gap.a), gap.b_start, _opened(b, level, gap.b)) for gap in below]
         a_end, b_end = _with_open(a, level, last.a), _with_open(b, level, last.b)
         gaps.append(Gap(last.a_start, a_end, last.b_start, b_end))
     return gaps
@@ -222,9 +220,7 @@ def _inner_matches(
     yield from _matches(a, b, i, i_end, j, j_end)
 
 
-def _anchors(
-    a: Sequence[Key], b: Sequence[Key], i: int, i_end: int, j: int, j_end: int
-) -> list[tuple[int, int]]:
+def _anchors(a: Sequence[Key], b: Sequence[Key], i: int, i_end: int, j: int, j_end: int) -> list[tuple[int, int]]:
     """Positions of values that occur once on either side: the longest run of pairs that rises in both."""
     once_a, once_b = Counter(a[i:i_end]), Counter(b[j:j_end])
     where = {b[k]: k for k in range(j, j_end) if once_b[b[k]] == 1}

@@ -74,9 +74,7 @@ def encode_extension(value: Any) -> Ext:
             if isinstance(value, Persistent) and value.pending():
                 raise Unsaved
             return Ext(code, extension.encode(value))
-    raise InvalidOperation(
-        f"a value of type {type(value).__name__} cannot be kept in a collection: {shown(value)}"
-    )
+    raise InvalidOperation(f"a value of type {type(value).__name__} cannot be kept in a collection: {shown(value)}")
 
 
 def _encode_part(value: Any) -> Ext:

@@ -57,9 +57,7 @@ steps = st.lists(
 
 @given(steps, st.booleans())
 @few
-def test_a_list_does_as_a_python_list_in_every_version(
-    steps: list[tuple[str, int, int]], weighted: bool
-) -> None:
+def test_a_list_does_as_a_python_list_in_every_version(steps: list[tuple[str, int, int]], weighted: bool) -> None:
     objects = Memory()
     entries: List[Any] = List()
     model: list[Any] = []
@@ -257,10 +255,7 @@ def test_repr_shows_the_beginning() -> None:
     assert repr(List([1, "a"])) == "List([1, 'a'])"
     assert repr(List(range(9))) == "List([0, 1, 2, 3, 4, …], 9 entries)"
     assert repr(Map({"b": 1, "a": 2})) == "Map({'a': 2, 'b': 1})"
-    assert (
-        repr(Map({f"{n}": n for n in range(9)}))
-        == "Map({'0': 0, '1': 1, '2': 2, '3': 3, '4': 4, …}, 9 entries)"
-    )
+    assert repr(Map({f"{n}": n for n in range(9)})) == "Map({'0': 0, '1': 1, '2': 2, '3': 3, '4': 4, …}, 9 entries)"
 
 
 def test_equality_with_others_is_left_to_them() -> None:
@@ -475,9 +470,7 @@ def test_nested_content_counts_not_how_it_came_about() -> None:
 def test_a_saved_state_holds_no_nodes_and_equals_the_old_one() -> None:
     objects = Memory()
     messages = [Msg("user", "x" * n) for n in range(500)]
-    state = State(
-        List(messages), Map({"a": 1}), List([1]), Inner(List([Msg("system")])), {"b": List(range(999))}, 7
-    )
+    state = State(List(messages), Map({"a": 1}), List([1]), Inner(List([Msg("system")])), {"b": List(range(999))}, 7)
     data, saved = encode_state(state, objects)
     assert not saved.messages.pending()
     assert not saved.by_name["b"].pending()
@@ -490,9 +483,7 @@ def test_a_saved_state_holds_no_nodes_and_equals_the_old_one() -> None:
     assert decoded == state
     assert encode_state(decoded, objects)[0] == data
     assert state_hash(state) == state_hash(saved) == state_hash(decoded)
-    assert state_hash(
-        msgspec.structs.replace(state, messages=state.messages.append(Msg("user")))
-    ) != state_hash(state)
+    assert state_hash(msgspec.structs.replace(state, messages=state.messages.append(Msg("user")))) != state_hash(state)
 
 
 def test_a_collection_made_from_its_alias_is_bound() -> None:
@@ -572,9 +563,7 @@ def applied(a: list[Any], changes: list[Change]) -> list[Any]:
     st.lists(st.tuples(st.booleans(), st.integers(0, 10**6), st.integers(0, 40)), max_size=6),
 )
 @few
-def test_a_diff_of_lists_leads_from_one_to_the_other(
-    seed: int, size: int, edits: list[tuple[bool, int, int]]
-) -> None:
+def test_a_diff_of_lists_leads_from_one_to_the_other(seed: int, size: int, edits: list[tuple[bool, int, int]]) -> None:
     model = pattern(seed, size * 4)
     other = list(model)
     for insert, at, n in edits:

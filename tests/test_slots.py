@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -336,9 +337,10 @@ def test_a_tree_is_sorted_by_the_bytes_of_its_paths(store: Store, main: Branch) 
 def test_paths_that_a_tree_refuses(store: Store, main: Branch, path: Any) -> None:
     store.register_state("tree", kind="tree")
     tree = main.state("tree")
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: tree.put(path, 1), lambda: tree.remove(path), lambda: tree.batch([("put", "ok", 1), ("put", path, 1)]),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for call in calls:
         with pytest.raises(InvalidOperation, match="a path "):
             call()
     assert (main.seq, path in tree) == (0, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -193,7 +193,7 @@ def test_a_fixed_view_stays_and_cannot_be_changed(slots: Branch) -> None:
     slots.state("document").set({"list": []})
     fixed = {slot: slots.state(slot, at=slots.seq) for slot in ("append_log", "value", "tree", "document", "custom")}
     before = {slot: view.hash for slot, view in fixed.items()}
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: fixed["append_log"].append(2), lambda: fixed["append_log"].edit(0, 2), lambda: fixed["value"].set(2),
         lambda: fixed["append_log"].redact(0, 1), lambda: fixed["append_log"].set([]),
         lambda: fixed["tree"].put("b", 1),

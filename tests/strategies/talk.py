@@ -204,9 +204,7 @@ class Talk:
 
     def shown(self, tokens: int = 1_000_000) -> list[str]:
         """The ids of the summaries shown."""
-        return [
-            entry.summary for entry in self.render(tokens).entries if entry.summary and entry.role == "assistant"
-        ]
+        return [entry.summary for entry in self.render(tokens).entries if entry.summary and entry.role == "assistant"]
 
     # --- other branches, other strategies ---
 

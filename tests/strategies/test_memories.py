@@ -51,7 +51,7 @@ def test_a_plan_is_a_sequence_oldest_first() -> None:
     for _ in range(4):
         talk.summarize(talk.strategy.plan(talk.state)[0])
     plan = talk.strategy.plan(talk.state)
-    assert works(talk)[0] == (1, 16 + 5, 25) or works(talk)[0][0] in (1, 2)
+    assert works(talk)[0] == (1, 16, 20)  # the merge of the first three was made
     assert [plan[at] for at in range(len(plan))] == list(plan)
     assert plan[-1] == list(plan)[-1]
     assert plan[1:3] == list(plan)[1:3]
@@ -104,7 +104,7 @@ def test_changing_a_source_voids_its_summary_and_every_merge_above(change: str) 
     assert set(ids(talk)).isdisjoint({"L1-4", "L2-1", "L3-0"})
     assert talk.strategy.summary(talk.state, "L2-1") is None
     assert works(talk) == [(1, 21, 25)]
-    assert talk.raw()[:5] == [seq for seq in range(21, 26) if seq in talk.viewed]
+    assert talk.raw() == [seq for seq in [*range(21, 26), *range(46, 54)] if seq in talk.viewed]
     talk.drain()
     assert talk.shown() == ["L3-1"]
 
@@ -151,7 +151,7 @@ def test_another_branch_adopts_what_it_would_have_made() -> None:
         if event.type == SUMMARY:
             payload = msgspec.convert(event.payload, SummaryPayload)
             made[payload.key] = payload
-    other.says(1, word="other")
+    other.say("system", "this branch is another one")
     while plan := other.strategy.plan(other.state):
         other.adopt(made[plan[0].key])
     assert other.asked == []
@@ -178,8 +178,9 @@ def test_another_configuration_closes_exactly_what_a_summary_names() -> None:
     first = talk.strategy.plan(talk.state)[0]
     talk.summarize(first)
     other = talk.under(talk_with(target_chunk_tokens=80, recent_window_tokens=60).strategy)
-    assert chunks(other) == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11, 12, 13]]
+    assert sorted(chunks(other)) == [[1, 2, 3, 4, 5], [6, 7, 8], [9, 10, 11, 12, 13, 14, 15, 16]]
     assert other.shown() == ["L1-0"]
+    assert other.raw() == list(range(6, 25))
 
 
 def test_unsummarised_chunks_that_overlap_it_dissolve() -> None:
@@ -189,23 +190,23 @@ def test_unsummarised_chunks_that_overlap_it_dissolve() -> None:
     assert second.source_seqs == (6, 7, 8, 9, 10)
     talk.summarize(second)
     other = talk.under(talk_with(target_chunk_tokens=80).strategy)
-    assert sorted(chunks(other)) == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12, 13, 14, 15, 16], [17, 18, 19, 20]][:4]
+    # [1-8] and [9-16] dissolve; what is free behind the frontier forms chunks of any size
+    assert sorted(chunks(other)) == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12, 13, 14, 15, 16, 17, 18]]
     assert other.shown() == ["L1-0"]
-    assert 6 not in other.raw()
+    assert set(other.raw()) == set(range(1, 6)) | set(range(11, 25))
 
 
 def test_a_summary_of_what_has_one_already_is_ignored() -> None:
     talk = talk_with()
     talk.says(24)
     talk.drain()
-    other = talk_with(target_chunk_tokens=80, recent_window_tokens=0)
-    other.says(24)
-    for event in talk.events:
+    before = ids(talk)
+    for event in list(talk.events):
         if event.type == SUMMARY and event.payload["level"] == 1:
             payload = msgspec.convert(event.payload, SummaryPayload)
             overlapping = msgspec.structs.replace(payload, key="foreign", source_seqs=payload.source_seqs[1:])
             talk.adopt(overlapping)
-    assert len(ids(talk)) == 4
+    assert ids(talk) == before
 
 
 @pytest.mark.parametrize("id", ["", "L1", "L1-", "L1-x", "L0-0", "L4-0", "L1-01", "l1-0", "L1-99", "L1-0 "])
