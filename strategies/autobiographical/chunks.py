@@ -96,13 +96,15 @@ def advance(state: State, rule: Rule) -> State:
     reached = max(begin, min(draft.start, stop))
     if state.head.end >= 0 and reached > start:
         state = replace(state, frontier=seq_at(state, reached))
+    if state.head.end < 0 and head_stop == len(messages):  # the last pair may outgrow the head
+        return replace(state, due=max(state.total, rule.recent_window_tokens) + 1, next=None)
     return _looked(state, rule, draft)
 
 
 def come_due(state: State, rule: Rule) -> State:
     """The same after a message was added and the tokens have reached `due`. Costs one look at the next chunk."""
     draft = state.next
-    if draft is None or state.head.end < 0 or draft.end > state.messages.newest():
+    if draft is None or state.head.end < 0:
         return advance(state, rule)
     state = close(state, rule, draft)
     state = replace(state, frontier=seq_at(state, draft.end))
@@ -115,8 +117,8 @@ def _looked(state: State, rule: Rule, draft: Draft) -> State:
     messages = state.messages
     first = draft.last if draft.closed else draft.start
     due = messages.offset(min(first, len(messages))) + rule.recent_window_tokens + 1
-    if draft.closed:
-        return replace(state, due=due, next=draft)
+    if draft.closed:  # the newest pair may still grow: what holds it is worked out again
+        return replace(state, due=due, next=draft if draft.end <= messages.newest() else None)
     return replace(state, due=max(due, state.total + rule.missing(draft.size)), next=None)
 
 
