@@ -15,6 +15,7 @@ from chronicle_py import branches, diff
 from chronicle_py.branches import Move, position_of, read_ref
 from chronicle_py.errors import InvalidOperation, NotFound
 from chronicle_py.event import (
+    BLOB_MARK,
     Event,
     bind,
     encode_payload,
@@ -141,14 +142,14 @@ class Branch:
         tx = engine.begin()
         start = tx.changes
         try:
-            refs = self._refs(tx, payload, caused_by, linked_to)
+            plain = caused_by is _NONE and linked_to is _NONE and BLOB_MARK not in payload
             event = tx.append(
                 self.name,
                 type,
                 payload,
                 slot,
                 schema,
-                refs,
+                None if plain else self._refs(tx, payload, caused_by, linked_to),
                 None if expect is None else self._expected(tx, expect),
             )
         except BaseException as error:
@@ -162,8 +163,6 @@ class Branch:
     ) -> tuple[bytes, bytes, bytes] | None:
         """The references of an event, each checked to exist."""
         blobs = payload_blobs(payload)
-        if not blobs and caused_by is _NONE and linked_to is _NONE:
-            return None
         for i in range(0, len(blobs), 32):
             if tx.writer.get(OBJECTS, blobs[i : i + 32]) is None:
                 raise NotFound(

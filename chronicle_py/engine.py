@@ -60,7 +60,7 @@ class Engine:
                 raise InvalidOperation(f"{name}= is a function, as chronicle.open says, not {shown(source)}")
         self.clock = system_clock if clock is None else _checked(clock)
         self._entropy = entropy
-        self._salts: list[bytes] = []
+        self.salts: list[bytes] = []
         self.closed = False
         self.event_types: dict[str, EventType] = {}
         self.lineages = Lineages()
@@ -132,10 +132,10 @@ class Engine:
     def salt(self) -> bytes:
         if self._entropy is not None:
             return self.random(SALT_SIZE)
-        if not self._salts:
+        if not self.salts:
             drawn = os.urandom(SALT_SIZE * _SALTS)
-            self._salts = [drawn[i : i + SALT_SIZE] for i in range(0, len(drawn), SALT_SIZE)]
-        return self._salts.pop()
+            self.salts = [drawn[i : i + SALT_SIZE] for i in range(0, len(drawn), SALT_SIZE)]
+        return self.salts.pop()
 
     # --- reading ---
 
@@ -167,7 +167,7 @@ class Engine:
             if not self._check_format(reader):
                 raise InvalidOperation(f"{self.kv.path} was replaced by a file that holds no store; put the store back")
             self._generation = self.kv.generation
-            self._salts = []
+            self.salts = []
             self._tip = None
             self.forget()
         epoch = reader.get(META, records.META_EPOCH) or b""
@@ -208,10 +208,11 @@ class Engine:
         if self.closed:
             raise InvalidOperation(f"the store {self.kv.path} was closed; open it again")
         tx: Transaction | None = self.kv.writer
-        if tx is not None and tx.abandoned and tx.thread == threading.get_ident():
+        mine = tx is not None and tx.thread == threading.get_ident()
+        if tx is not None and mine and tx.abandoned:
             tx.engine._give_up(tx)
-            tx = None
-        if tx is not None and tx.thread == threading.get_ident():
+            mine = False
+        if tx is not None and mine:
             if tx.engine is not self:
                 raise InvalidOperation(
                     f"another Store of {self.kv.path} has a transaction open on this thread; end it first, or use "

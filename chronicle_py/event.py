@@ -36,7 +36,7 @@ MAX_PAYLOAD = 1 << 30  # bytes; an LMDB value ends at 4 GiB, and a copy in memor
 
 _BLOB_EXT = 1
 _RESERVED_EXT = range(1, 5)  # blob references, and what collections are made of
-_BLOB_MARK = b"\xc7\x20\x01"  # how MessagePack writes an extension of 32 bytes and type 1
+BLOB_MARK = b"\xc7\x20\x01"  # how MessagePack writes an extension of 32 bytes and type 1
 _STORED_START = b"\x9a\xc4\x20"  # array of 10, then 32 bytes: the id
 _SALT_MARK = b"\xc4\x10"  # 16 bytes: the salt
 _HEADER_START = b"\x97"  # array of 7: the header as it is hashed
@@ -197,7 +197,7 @@ def decode_payload(data: bytes | msgspec.Raw) -> Any:
 
 def payload_blobs(payload: bytes) -> bytes:
     """The ids of the blobs that a payload refers to, concatenated in order of appearance, each once."""
-    if _BLOB_MARK not in payload:
+    if BLOB_MARK not in payload:
         return b""
     found: dict[bytes, None] = {}
 

@@ -193,7 +193,8 @@ class Transaction:
         lineage = ref.lineage if ref.owned else self.open_lineage(ref.lineage, ref.seq)
         engine = self.engine
         time = engine.clock()
-        salt = engine.salt()
+        salts = engine.salts
+        salt = salts.pop() if salts else engine.salt()
         seq = ref.seq + 1
         try:
             key, stored = build_event(type, time, ref.key, seq, slot, schema, refs, salt, payload)

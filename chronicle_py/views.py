@@ -446,7 +446,9 @@ class LogView(View, Sequence[Any]):
     def append(
         self, item: Any, *, caused_by: Ids = (), linked_to: Ids = (), expect: str | Event | int | None = None
     ) -> Event:
-        return self._operate(APPEND, encode_payload(item), caused_by, linked_to, expect)
+        if self._fixed is not None:
+            self._writable()
+        return self._branch.operate(self._slot, APPEND, encode_payload(item), caused_by, linked_to, expect)
 
     def edit(
         self,
