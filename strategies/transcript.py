@@ -185,6 +185,8 @@ class Said(Facts, frozen=True, kw_only=True, gc=False):
 
     blocks: msgspec.Raw
     tokenizer: str
+    at: int | None = None
+    metadata: dict[str, msgspec.Raw] = {}
 
 
 class Changed(EditFacts, frozen=True, kw_only=True, gc=False):

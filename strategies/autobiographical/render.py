@@ -104,7 +104,9 @@ class _Canvas:
         self.left = room
         self.raw: dict[int, Shown] = {}  # by the index of the first message
         self.taken: set[int] = set()  # indexes of the messages that are shown
-        self.must: list[Shown] = []
+        self.must: list[Shown] = []  # protected, and the newest with its pair
+        self.loose: list[Shown] = []  # of the recent window and the middle, newest first
+        self.cut = False  # whether some did not fit
 
     def fits(self, pair: Shown, limit: int | None = None) -> bool:
         return not self.enforced or pair.tokens <= (self.left if limit is None else min(limit, self.left))
@@ -158,32 +160,38 @@ class _Canvas:
                 continue
             pair = self.make(index, rows)
             if not self.fits(pair, limit):
+                self.cut = True
                 return index + len(rows)
             limit -= pair.tokens
             self.put(pair)
+            self.loose.append(pair)
         return min(start, newest)
 
-    def middle(self, runs: Iterator[tuple[int, int]], window: int) -> None:
-        """The raw middle, newest first, its first message moving in steps where not all of it fits."""
-        added: list[Shown] = []
+    def middle(self, runs: Iterator[tuple[int, int]]) -> None:
+        """The raw middle, newest first, as far as it fits."""
         for start, stop in runs:
             for index, rows in self.messages.units_back(start, stop):
                 if index in self.taken:
                     continue
                 pair = self.make(index, rows)
-                if not self.fits(pair):
-                    self._step(added, window)
+                if self.cut or not self.fits(pair):
+                    self.cut = True
                     return
                 self.put(pair)
-                added.append(pair)
+                self.loose.append(pair)
 
-    def _step(self, added: list[Shown], window: int) -> None:
-        if added:
-            first = stepped(self.messages, added[-1].index, window)
-            for pair in added:
-                if pair.index < first:
-                    del self.raw[pair.index]
-                    self.left += pair.tokens
+    def step(self, tail: int, window: int, recent: int) -> None:
+        """Where not all raw messages fit, the first one moves in steps: of `recent` tokens up to the beginning of the
+        recent window, of `window` tokens before it."""
+        if not self.cut or not self.loose:
+            return
+        first = min(
+            stepped(self.messages, min(tail, self.loose[-1].index), window), stepped(self.messages, tail, recent)
+        )
+        for pair in self.loose:
+            if pair.index < first:
+                del self.raw[pair.index]
+                self.left += pair.tokens
 
 
 def render(state: State, view: MessageView, budget: Budget, rule: RenderRule) -> Rendering:
@@ -205,10 +213,7 @@ def render(state: State, view: MessageView, budget: Budget, rule: RenderRule) ->
     head_stop = canvas.head(head_first, head_last, given.head)
 
     rest = max(messages.index_of(state.frontier), head_last if fixed else head_stop)
-    start = recent_start(messages, given.recent)
-    if start and canvas.enforced:
-        start = stepped(messages, start, step_of(steady.recent, given.recent))
-    tail = canvas.recent(max(start, rest), given.recent)
+    tail = canvas.recent(max(recent_start(messages, given.recent), rest), given.recent)
 
     recall = Recall(state, view, rule)
     shown = recall.within(given.levels, steady.levels, canvas.left) if canvas.enforced else recall.everything()
@@ -216,7 +221,8 @@ def render(state: State, view: MessageView, budget: Budget, rule: RenderRule) ->
     raw_room = canvas.left + sum(pair.tokens for index, pair in canvas.raw.items() if index >= tail)
     newest = canvas.raw[messages.newest()].tokens
     leftover = (head_stop, head_last) if fixed else (0, 0)
-    canvas.middle(_middle(state, rest, tail, leftover), step_of(window, raw_room - newest))
+    canvas.middle(_middle(state, rest, tail, leftover))
+    canvas.step(tail, step_of(window, raw_room - newest), step_of(steady.recent, given.recent))
 
     pairs = sorted(canvas.raw.values(), key=lambda pair: pair.index)
     entries = _placed(canvas, recall, shown, pairs, head_stop)

@@ -115,7 +115,7 @@ class Talk:
     def edit(self, seq: int, content: object) -> None:
         old = self.viewed[seq]
         blocks = parse(content)
-        known = facts(blocks, old.participant, old.role, WORDS)
+        known = facts(blocks, old.participant, role_of(old.participant, "Claude"), WORDS)
         event = self.append(
             EDIT,
             EditPayload(

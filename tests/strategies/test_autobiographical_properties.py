@@ -51,7 +51,7 @@ def check_state(talk: Talk) -> None:
         assert row.tokens == talk.viewed[row.seq].tokens
     spans = list(state.spans)
     assert all(a.first <= a.last < b.first for a, b in pairwise(spans))
-    owned = Counter()
+    owned: Counter[int] = Counter()
     for number, chunk in enumerate(state.chunks):
         assert [(span.first, span.last) for span in spans if span.chunk == number] == list(chunk.spans)
         members = chunk_rows(state, chunk)
@@ -112,7 +112,7 @@ def check_rendering(talk: Talk, rendering: Rendering, enforced: bool, room: int)
     protected = {row.seq for a, b in protected_units(state) for row in rows[a:b]}
     assert protected <= set(raw)
     for entry in entries:
-        if entry.seq in protected:
+        if entry.seq is not None and entry.seq in protected:
             for word in text_of_message(talk, entry.seq):
                 assert word in text_of(entry)
     # each middle message at most once

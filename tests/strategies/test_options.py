@@ -65,7 +65,7 @@ def test_the_fingerprint_is_of_what_the_fold_depends_on() -> None:
         {"tool_result_max_last_n": 3},
         {"attachments_ignore_size": False},
     ):
-        assert Autobiographical(**options).fingerprint != plain  # type: ignore[arg-type]
+        assert Autobiographical(**options).fingerprint != plain
     assert Knowledge(lesson_tools=("learn",)).fingerprint != Knowledge().fingerprint
 
 

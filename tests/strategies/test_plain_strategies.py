@@ -27,11 +27,11 @@ from chronicle_py.strategies import (
 
 @pytest.mark.parametrize("strategy", [Passthrough(), SlidingWindow(), Autobiographical(), Knowledge()])
 def test_every_strategy_is_a_reducer_and_says_what_it_can(strategy: Any) -> None:
+    assert strategy.types == {"message", "message.edit", "message.remove"}
     assert isinstance(strategy, Reducer)
     able = isinstance(strategy, Autobiographical)
     for capability in (Pinnable, Searchable, Resettable, RenderStatsCapable):
         assert isinstance(strategy, capability) is able
-    assert strategy.types == {"message", "message.edit", "message.remove"}
 
 
 def test_passthrough_shows_everything_that_fits() -> None:

@@ -16,9 +16,7 @@ from chronicle_py.strategies.pairs import follow
 from chronicle_py.strategies.transcript import Row, Transcript
 from chronicle_py.strategies.windows import head_end, recent_start, step_of, stepped
 
-_only_messages = [
-    kind for kind in ("say", "says", "call", "answer", "pair", "image", "system", "edit", "edit call", "remove")
-]
+_only_messages = ("say", "says", "call", "answer", "pair", "image", "system", "edit", "edit call", "remove")
 
 
 def units_of(rows: list[Row]) -> list[tuple[int, int]]:
@@ -74,7 +72,7 @@ def test_windows_take_whole_pairs(program: list[Any], tokens: int, start: int) -
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.integers(40, 200))
 def test_what_is_shown_begins_in_steps(sizes: list[int], window: int) -> None:
-    """Message by message, the beginning moves only after a step's worth of tokens, and never more than fits is shown."""
+    """Message by message, the beginning moves after a step's worth of tokens, and never more than fits is shown."""
     talk = Talk(Passthrough())
     step = step_of(window, window)
     moves: list[int] = []
