@@ -186,7 +186,7 @@ class Said(Facts, frozen=True, kw_only=True, gc=False):
     blocks: msgspec.Raw
     tokenizer: str
     at: int | None = None
-    metadata: dict[str, msgspec.Raw] = {}
+    metadata: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
 
 
 class Changed(EditFacts, frozen=True, kw_only=True, gc=False):
