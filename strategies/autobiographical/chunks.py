@@ -102,14 +102,15 @@ def advance(state: State, rule: Rule) -> State:
 
 
 def come_due(state: State, rule: Rule) -> State:
-    """The same after a message was added and the tokens have reached `due`. Costs one look at the next chunk."""
-    draft = state.next
-    if draft is None or state.head.end < 0:
-        return advance(state, rule)
-    state = close(state, rule, draft)
-    state = replace(state, frontier=seq_at(state, draft.end))
-    state = _looked(state, rule, grow(state, rule, draft.end, len(state.messages)))
-    return state if state.total < state.due else come_due(state, rule)
+    """The same after a message was added and the tokens have reached `due`. Costs a look at each chunk that closes."""
+    while state.total >= state.due:
+        draft = state.next
+        if draft is None or state.head.end < 0:
+            return advance(state, rule)
+        state = close(state, rule, draft)
+        state = replace(state, frontier=seq_at(state, draft.end))
+        state = _looked(state, rule, grow(state, rule, draft.end, len(state.messages)))
+    return state
 
 
 def _looked(state: State, rule: Rule, draft: Draft) -> State:

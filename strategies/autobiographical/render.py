@@ -160,7 +160,7 @@ class _Canvas:
                 continue
             pair = self.make(index, rows)
             if not self.fits(pair, limit):
-                self.cut = True
+                self.cut = not self.fits(pair)  # else it is the first of the raw middle
                 return index + len(rows)
             limit -= pair.tokens
             self.put(pair)

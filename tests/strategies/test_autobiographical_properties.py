@@ -194,6 +194,8 @@ def test_any_conversation_folds_and_renders(strategy: Autobiographical, program:
     check_rendering(talk, rendering, True, room)
     assert rendering.stats.total <= room
     assert talk.render(room) == rendering
+    if min(strategy.l1_budget_tokens, strategy.l2_budget_tokens, strategy.l3_budget_tokens) >= 1000:
+        assert talk.render(100_000).stats.left_out == 0
 
 
 @given(strategies_under_test, steps)
