@@ -22,6 +22,7 @@ SLOTS = (
     Spec("heard", "append_log", types=("note", "typed")),
     Spec("last", "value", types=("note",), initial={"never": [b"set"]}),
     Spec("mixed", "append_log", types=("note",), sources=("log", "value"), initial=["first", 2, None]),
+    Spec("echo", "value", sources=("log", "value"), initial=0),
     Spec("shadow", "tree", sources=("files",), initial={"src/a": 1, "z": [1, 2]}),
     Spec("agents/lena/début", "document", initial={"list": [], "many": {str(n): n for n in range(70)}}),
     Spec("tally", "tally", types=("note", "typed"), sources=("log", "files")),

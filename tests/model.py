@@ -190,15 +190,22 @@ class Model:
         self.origin: dict[str, tuple[str | None, int]] = {"main": (None, 0)}
         self.moves: dict[str, list[tuple[str, History | None, History | None]]] = {"main": [("create", None, [])]}
         self.deleted: dict[str, tuple[History, tuple[str | None, int]]] = {}
+        self.done: list[tuple[str, str]] = [("create", "main")]  # (kind of move or id of event, branch), in order
 
     def copy(self) -> Model:
         other = Model()
         other.branches = {name: list(history) for name, history in self.branches.items()}
         other.origin, other.deleted = dict(self.origin), dict(self.deleted)
         other.moves = {name: list(moves) for name, moves in self.moves.items()}
+        other.done = list(self.done)
         return other
 
+    def append(self, name: str, event: Happened) -> None:
+        self.branches[name].append(event)
+        self.done.append((event.id, name))
+
     def move(self, kind: str, name: str, after: History | None) -> None:
+        self.done.append((kind, name))
         before = self.branches.pop(name, None)
         if after is not None:
             self.branches[name] = list(after)

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ from chronicle_py import (
     StateNotRegistered,
     Store,
 )
-from chronicle_py.records import BLOCK
+from chronicle_py.kv import FEED
+from chronicle_py.records import BLOCK, decode_feed
 
 
 class Aborted(Exception):
@@ -83,6 +85,7 @@ class EngineMachine(RuleBasedStateMachine):
             self._load_reducers(store)
             report = store.verify(deep=True)
             assert report.ok, report.problems
+            assert feed_of(store) == self.model.done
             for name, history in self.model.branches.items():
                 assert [e.id for e in store.branch(name).events()] == [e.id for e in history]
                 for spec in self.slots.values():
@@ -140,7 +143,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert event.parents == ((history[-1].id,) if history else ())
         assert event.slot == slot
         assert encode(msgspec.msgpack.decode(event.raw)) == encode(payload)
-        history.append(Happened(event.id, event.type, slot, payload))
+        self.model.append(name, Happened(event.id, event.type, slot, payload))
 
     def _has(self, *ids: str) -> bool:
         return any(id in self.slots for id in ids)
@@ -605,6 +608,21 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.store.event(event.id.upper()).seq == history.index(event) + 1
 
 
+def feed_of(store: Store) -> list[tuple[str, str]]:
+    """Everything done, in the global order that followers will read; a run of events is one entry of it."""
+    found: list[tuple[str, str]] = []
+    with store._engine.read() as reader:
+        entries = [decode_feed(key, value, "it") for key, value in reader.scan(FEED, b"")]
+        for entry, following in zip_longest(entries, entries[1:]):
+            if entry.kind != "run":
+                found.append((entry.kind, entry.branch))
+                continue
+            stop = following.stop_before if following else store.branch(entry.branch).seq
+            events = store._engine.log.events(reader, entry.lineage, entry.start, stop)
+            found += [(event.id, entry.branch) for event in events]
+    return found
+
+
 _PATTERNS: tuple[tuple[str, str | None], ...] = (
     ("numbers", "log"), ("equal", "log"), ("pairs", "log"), ("notes", None), ("paths", "files"), ("values", "value"),
     ("patches", "doc"), ("turns", "log"),
@@ -634,4 +652,4 @@ _PATTERN: dict[str, Callable[[Branch, int], tuple[Event, Any, str | None]]] = {
 
 
 TestEngine = EngineMachine.TestCase
-TestEngine.settings = settings(max_examples=settings().max_examples, stateful_step_count=40)
+TestEngine.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=40)

@@ -153,6 +153,37 @@ def test_late_registration_sees_the_events_that_were_there(opener: Opener) -> No
     assert store.verify(deep=True).problems == []
 
 
+@pytest.mark.parametrize("before", [1, BLOCK - 1, BLOCK, BLOCK + 1])
+@pytest.mark.parametrize("between", [0, 1, BLOCK - 1, BLOCK, 2 * BLOCK])
+@pytest.mark.parametrize("after", [0, BLOCK, 2 * BLOCK])
+def test_late_registration_long_after_the_last_event_that_concerns_the_slot(
+    opener: Opener, before: int, between: int, after: int
+) -> None:
+    """Blocks close after the registration that hold nothing for the slot: they may not say that it is untouched."""
+    store = opener()
+    main = store.branch()
+    with store.transaction():
+        for n in range(before + between):
+            main.append("rare" if n < before else "other", n)
+    store.register_state("rare", kind="append_log", types=["rare"])
+    store.register_state("count", reducer=reducer("count", initial=int)(lambda state, event: state + 1), types=["rare"])
+    fork = main.fork("fork")
+    for branch in (main, fork):
+        with store.transaction():
+            for n in range(after):
+                branch.append("other", n)
+    store.close()
+    store = opener()
+    store.register_state("count", reducer=reducer("count", initial=int)(lambda state, event: state + 1), types=["rare"])
+    for name in ("main", "fork"):
+        branch = store.branch(name)
+        assert list(branch.state("rare")) == list(range(before))
+        assert branch.state("count").get() == before
+        branch.append("rare", "one more")
+        assert branch.state("rare").tail(1) == ["one more"]
+        assert branch.state("count").get() == before + 1
+
+
 def test_a_slot_may_follow_another_that_comes_later(store: Store, main: Branch) -> None:
     store.register_state("copy", kind="append_log", sources=["log"])
     store.register_state("log", kind="append_log")
@@ -392,6 +423,25 @@ def test_a_document_that_grows_writes_what_changed(store: Store, main: Branch) -
     assert len(doc.get(["items"])) == 2000 + BLOCK
     assert (doc.get(["index", "k7"]), doc.get(["index", "k8"])) == (1 - BLOCK, 8)
     assert main.replay("doc").equal
+
+
+def test_a_stored_array_stays_readable_when_the_object_around_it_outgrows_its_form(opener: Opener) -> None:
+    """The 65th key turns the object into a `Map`, which holds a `List` that lies in the store already."""
+    store = opener()
+    store.register_state("doc", kind="document")
+    wanted = {"list": list(range(3000)), **{f"k{n:02}": n for n in range(63)}}
+    store.branch().state("doc").set(wanted)
+    for n in range(BLOCK):
+        store.branch().append("note", n)
+    store.close()
+    store = opener()
+    doc = store.branch().state("doc")
+    doc.patch({"one more": None, "k99": 99})
+    assert doc.get(["list", 1500]) == 1500
+    assert doc.get() == {**wanted, "k99": 99}
+    doc.append(["list"], "end")
+    assert doc.get(["list"]) == [*range(3000), "end"]
+    assert store.branch().replay("doc").equal
 
 
 def test_what_is_read_is_the_callers_own(store: Store, main: Branch) -> None:
