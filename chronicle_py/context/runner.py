@@ -162,6 +162,13 @@ class Runner:
             yield (Outcome.BUSY if planned else Outcome.IDLE), None
             return
         try:
+            # Whoever worked on it until the claim was free may have recorded it since the plan was read.
+            now = scene.conversation.view()
+            if now.head != view.head:
+                view = now
+                if all(work.key != piece.key for piece in scene.plan(view)):
+                    yield Outcome.BUSY, None
+                    return
             request = scene.strategy.request(scene.slot.state(view.head), work, view)
             yield Outcome.IDLE, Job(work, self.whole(request))
         finally:
