@@ -63,7 +63,7 @@ def _shown(key: bytes) -> str:
     return text if text.isprintable() and "\ufffd" not in text else key.hex()
 
 
-class Ref(msgspec.Struct, array_like=True, frozen=True):
+class Ref(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A branch: its head, and where it came from."""
 
     lineage: int  # of the head; 0: the branch is empty

@@ -211,6 +211,9 @@ class AppendLog:
 
     def fold(self, state: ItemLog, lineage: int, events: list[Event]) -> ItemLog:
         at, end = 0, len(events)
+        raws: list[bytes] = [e.raw for e in events if e.slot is None or e.type == APPEND]
+        if len(raws) == end and events[-1].seq - events[0].seq == end - 1:  # nothing but appends, one after the other
+            return state.extend_run(lineage, events[0].seq, raws)
         while at < end:
             first = events[at]
             stop = at

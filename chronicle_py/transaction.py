@@ -60,8 +60,8 @@ class Transaction:
     """One write transaction. Made by `Engine.begin`, ended by `Engine.end`."""
 
     __slots__ = (
-        "_scope", "abandoned", "aborted", "causes", "changes", "depth", "dirty", "engine", "events", "failure", "ids",
-        "run", "run_lineage", "task", "thread", "tip", "writer",
+        "_scope", "abandoned", "aborted", "causes", "changes", "depth", "dirty", "engine", "failure", "keys", "places",
+        "run", "run_lineage", "stored", "task", "thread", "tip", "writer",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, writer: Writer, tip: Tip) -> None:
@@ -76,8 +76,10 @@ class Transaction:
         self.changes = 0  # rises with everything that is written: tells a refused call from a half-done one
         self.failure: str | None = None
         self.dirty: set[str] = set()
-        self.events: list[tuple[bytes, bytes]] = []
-        self.ids: list[tuple[bytes, bytes]] = []
+        # Held back, in columns, so that nothing is kept per event that the garbage collector must look at.
+        self.keys: list[bytes] = []  # ids of the events that are in no index yet
+        self.places: list[bytes] = []  # where those lie
+        self.stored: list[bytes] = []  # the bytes of the newest of them, which are not put yet
         self.causes: list[tuple[bytes, bytes]] = []
         self.run_lineage = 0
         self.run: list[Event] = []  # what was appended there since its last block boundary, or less
@@ -219,17 +221,16 @@ class Transaction:
         self, lineage: int, seq: int, key: bytes, stored: bytes, refs: tuple[bytes, bytes, bytes] | None
     ) -> None:
         """Puts an event where it lies and into the indexes."""
-        position = pack_position(lineage, seq)
-        short = key[: records.ID_PREFIX]
-        self.events.append((position, stored))
-        self.ids.append((short, records.seal(short, position)))
+        self.keys.append(key)
+        self.places.append(pack_position(lineage, seq))
+        self.stored.append(stored)
         self.changes += 1
         if refs is not None:
             for relation, keys in ((records.CAUSED_BY, refs[1]), (records.LINKED_TO, refs[2])):
                 for i in range(0, len(keys), 32):
                     cause = records.cause_key(keys[i : i + 32], relation, lineage, seq)
                     self.causes.append((cause, records.seal(cause, b"")))
-        if len(self.ids) >= _FLUSH:
+        if len(self.keys) >= _FLUSH:
             self.flush_events()
             self._flush_indexes()
 
@@ -248,27 +249,33 @@ class Transaction:
 
     def flush_events(self) -> None:
         """Puts the events alone, for those who read them by position."""
-        if not self.events:
+        count = len(self.stored)
+        if not count:
             return
-        writer = self.writer
         top = pack_lineage(self.top_lineage())
-        if len(self.events) == 1:
-            key, stored = self.events[0]
-            writer.put(EVENTS, key, stored, key[:4] == top)
+        if count == 1:
+            place = self.places[-1]
+            self.writer.put(EVENTS, place, self.stored.pop(), place[:4] == top)
+            return
+        places = self.places[-count:]
+        if min(places)[:4] == top:  # all at the end of the newest lineage: they fill whole pages
+            self.writer.put_many(EVENTS, zip(places, self.stored, strict=True), append=True)
         else:
-            newest = [item for item in self.events if item[0][:4] == top]
-            if len(newest) < len(self.events):
-                writer.put_many(EVENTS, sorted(item for item in self.events if item[0][:4] != top))
-            if newest:
-                writer.put_many(EVENTS, newest, append=True)
-        self.events.clear()
+            items = list(zip(places, self.stored, strict=True))
+            self.writer.put_many(EVENTS, sorted(item for item in items if item[0][:4] != top))
+            self.writer.put_many(EVENTS, [item for item in items if item[0][:4] == top], append=True)
+        self.stored.clear()
 
     def _flush_indexes(self) -> None:
-        if len(self.ids) == 1:
-            self.writer.put(IDS, *self.ids[0], overwrite=False)
-        elif self.ids:
-            self.writer.put_many(IDS, sorted(self.ids), overwrite=False)
-        self.ids.clear()
+        if len(self.keys) == 1:
+            short = self.keys[0][: records.ID_PREFIX]
+            self.writer.put(IDS, short, records.seal(short, self.places[0]), overwrite=False)
+        elif self.keys:
+            shorts = [key[: records.ID_PREFIX] for key in self.keys]
+            entries = sorted(zip(shorts, map(records.seal, shorts, self.places), strict=True))
+            self.writer.put_many(IDS, entries, overwrite=False)
+        self.keys.clear()
+        self.places.clear()
         if self.causes:
             self.writer.put_many(CAUSES, sorted(self.causes))
             self.causes.clear()
