@@ -12,8 +12,8 @@ import msgspec
 
 from chronicle_py import records
 from chronicle_py.errors import CorruptStore, InvalidOperation, NotFound
-from chronicle_py.event import Event, checked_event, decode_event
-from chronicle_py.kv import EVENTS, IDS, Reader
+from chronicle_py.event import ID_SIZE, Event, checked_event, decode_event
+from chronicle_py.kv import CAUSES, EVENTS, IDS, Reader
 from chronicle_py.lineages import Lineages
 from chronicle_py.records import Position, pack_position, unpack_position
 from chronicle_py.shown import shown
@@ -87,6 +87,18 @@ class Log:
             return None
         lineage, seq = unpack_position(records.unseal(short, record, f"id {key.hex()[:12]}"))
         return (lineage, seq) if self.at(reader, lineage, seq).key == key else None
+
+    def naming(self, reader: Reader, key: bytes, relation: bytes) -> Iterator[Event]:
+        """The events that name the one of this id in `caused_by` or `linked_to`, each once, by where they lie."""
+        prefix = key[: records.ID_PREFIX] + relation
+        seen: set[bytes] = set()
+        for cause, record in reader.scan(CAUSES, prefix, prefix + b"\xff" * 12):
+            records.unseal(cause, record, f"the effects of event {key.hex()[:12]}")
+            effect = self.at(reader, *unpack_position(cause[len(prefix) :]))
+            named = effect.refs[1 if relation == records.CAUSED_BY else 2] if effect.refs else b""
+            if effect.key not in seen and any(named[i : i + ID_SIZE] == key for i in range(0, len(named), ID_SIZE)):
+                seen.add(effect.key)
+                yield effect
 
     def resolve(self, reader: Reader, text: object) -> tuple[Position, Event]:
         """The event whose id is `text` or starts with it (a unique prefix of at least 6 hex digits)."""

@@ -16,7 +16,7 @@ from chronicle_py.branches import BranchInfo
 from chronicle_py.engine import Clock, Engine, Entropy
 from chronicle_py.errors import InvalidName, InvalidOperation, NotFound
 from chronicle_py.event import Event, bind, event_type
-from chronicle_py.kv import CAUSES, EVENTS, LINEAGES, META, OBJECTS, REFS
+from chronicle_py.kv import EVENTS, LINEAGES, META, OBJECTS, REFS
 from chronicle_py.lmdb_kv import open_file
 from chronicle_py.names import check_slot, check_type
 from chronicle_py.objects import Blob, pack_blob, unpack_blob
@@ -203,14 +203,7 @@ class Store:
         engine = self._engine
         with engine.read() as reader:
             _, event = engine.log.resolve(reader, id.id if isinstance(id, Event) else id)
-            prefix = event.key[: records.ID_PREFIX] + relation
-            found: dict[bytes, Event] = {}
-            for key, record in reader.scan(CAUSES, prefix, prefix + b"\xff" * 12):
-                records.unseal(key, record, f"the effects of event {event.id[:12]}")
-                effect = engine.log.at(reader, *records.unpack_position(key[len(prefix) :]))
-                if event.id in (effect.caused_by if relation == records.CAUSED_BY else effect.linked_to):
-                    found.setdefault(effect.key, bind(effect, engine.event_types))
-        return list(found.values())
+            return [bind(effect, engine.event_types) for effect in engine.log.naming(reader, event.key, relation)]
 
     # --- blobs ---
 

@@ -261,7 +261,7 @@ class ContextManager(MessageOperations, MemoryOperations):
     @property
     def ready(self) -> bool:
         """Whether nothing is to be summarised, but what is held back."""
-        return all(work.held for work in self.pending())
+        return all(work.held for work in self._scene().plan(self._conversation.view()))
 
     @property
     def auto_log(self) -> list[AutoTickEntry]:
@@ -338,7 +338,7 @@ class ContextManager(MessageOperations, MemoryOperations):
         index = view.index
         return ContextStats(
             branch=self.branch, seq=view.seq, messages=len(index.entries), tokens=index.tokens, edited=index.edited,
-            removed=index.removed, strategy=self._strategy.name, pending=len(self._scene().plan(view)),
+            removed=index.removed, strategy=self._strategy.name, pending=sum(1 for _ in self._scene().plan(view)),
             pins=len(strategy.pins(state)) if isinstance(strategy, Pinnable) else 0,
             summaries=dict(sorted(levels.items())), log=len(self._log.state(view.head).entries),
         )  # fmt: skip

@@ -11,9 +11,10 @@ Claims keep the threads of one process from asking for one summary twice, on wha
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -28,7 +29,9 @@ from chronicle_py.context.payloads import ADOPT, SUMMARY, SummaryPayload
 from chronicle_py.context.summarizers.asking import Patience, ask, ask_async
 from chronicle_py.context.summarizers.protocol import Summarizer
 from chronicle_py.errors import InvalidOperation, NotFound, ReadOnly
-from chronicle_py.event import BlobRef
+from chronicle_py.event import BlobRef, bind
+from chronicle_py.kv import Reader
+from chronicle_py.records import LINKED_TO
 from chronicle_py.strategies.strategy import Request, Strategy, Work
 
 if TYPE_CHECKING:
@@ -53,13 +56,17 @@ class Scene(msgspec.Struct, frozen=True):
     slot: FoldedSlot
     memory: FoldedSlot
 
-    def plan(self, view: BranchView) -> Sequence[Work]:
-        """What is to be summarised at a head, without what a summary was recorded for already."""
+    def plan(self, view: BranchView) -> Iterator[Work]:
+        """What is to be summarised at a head, without what a summary was recorded for already. Each piece is worked out
+        as it is asked for."""
         planned = self.strategy.plan(self.slot.state(view.head))
-        if not planned:
-            return planned
-        known: MemoryState = self.memory.state(view.head)
-        return [work for work in planned if not known.has(work.key)]
+        if planned:
+            known: MemoryState = self.memory.state(view.head)
+            yield from (work for work in planned if not known.has(work.key))
+
+    def planned(self, view: BranchView, key: str) -> Work | None:
+        """The piece of this key, if it is planned at a head."""
+        return next((work for work in self.plan(view) if work.key == key), None)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -122,53 +129,72 @@ class Runner:
         if self._store._engine.readonly:
             return 0
         view = scene.conversation.view()
-        found = self._adoptable(scene, view)
+        missing: set[str] = set()
+        found = self._adoptable(scene, view, missing)
         if not found:
             return 0
         adopted = 0
         with self._store.transaction():
             if scene.conversation.view().head != view.head:  # somebody wrote since
-                found = self._adoptable(scene, scene.conversation.view())
+                found = self._adoptable(scene, scene.conversation.view(), missing)
             while found:
                 for work, summary in found:
                     payload = scene.strategy.complete(work, summary.text, summary.tokens)
                     scene.conversation.branch.append(ADOPT, payload, slot=scene.memory.id, linked_to=(work.first,))
                 adopted += len(found)
-                found = self._adoptable(scene, scene.conversation.view())  # what these make plannable
+                found = self._adoptable(scene, scene.conversation.view(), missing)  # what these make plannable
         return adopted
 
-    def _adoptable(self, scene: Scene, view: BranchView) -> list[tuple[Work, SummaryPayload]]:
+    def _adoptable(self, scene: Scene, view: BranchView, missing: set[str]) -> list[tuple[Work, SummaryPayload]]:
+        """What is planned and there is a summary of. `missing`: the keys that were looked for in vain, added to."""
         found = []
-        for work in scene.plan(view):
-            for event in self._store.links(work.first):
-                if event.type in (SUMMARY, ADOPT) and event.slot == scene.memory.id:
-                    payload = event.payload
-                    if isinstance(payload, SummaryPayload) and payload.key == work.key:
-                        found.append((work, payload))
-                        break
+        with self._store._engine.read() as reader:
+            for work in scene.plan(view):
+                if work.key not in missing:
+                    summary = self._recorded(reader, scene.memory.id, work)
+                    if summary is None:
+                        missing.add(work.key)
+                    else:
+                        found.append((work, summary))
         return found
+
+    def _recorded(self, reader: Reader, slot: str, work: Work) -> SummaryPayload | None:
+        """The summary of a key on whatever branch: its event is linked to the first message that it covers."""
+        engine = self._store._engine
+        for event in engine.log.naming(reader, bytes.fromhex(work.first), LINKED_TO):
+            if event.slot == slot and event.type in (SUMMARY, ADOPT):
+                payload = bind(event, engine.event_types).payload
+                if isinstance(payload, SummaryPayload) and payload.key == work.key:
+                    return payload
+        return None
 
     @contextmanager
     def _begun(self, scene: Scene, automatic: bool) -> Iterator[tuple[Outcome, Job | None]]:
         """What to do next, claimed while the block runs."""
         self.may_ask()
-        if self.adopt(scene):
-            yield Outcome.ADOPTED, None
-            return
         view = scene.conversation.view()
-        planned = [work for work in scene.plan(view) if not (automatic and work.held)]
-        work = self._claim(scene, planned)
+        planned = (work for work in scene.plan(view) if not (automatic and work.held))
+        first = next(planned, None)
+        if first is None:
+            yield Outcome.IDLE, None
+            return
+        work = self._claim(scene, chain((first,), planned))
         if work is None:
-            yield (Outcome.BUSY if planned else Outcome.IDLE), None
+            yield Outcome.BUSY, None
             return
         try:
-            # Whoever worked on it until the claim was free may have recorded it since the plan was read.
+            # Whoever worked on it until the claim was free may have recorded it since the plan was read: here …
             now = scene.conversation.view()
             if now.head != view.head:
                 view = now
-                if all(work.key != piece.key for piece in scene.plan(view)):
+                if scene.planned(view, work.key) is None:
                     yield Outcome.BUSY, None
                     return
+            with self._store._engine.read() as reader:  # … or on another branch
+                elsewhere = self._recorded(reader, scene.memory.id, work)
+            if elsewhere is not None and self.adopt(scene):
+                yield Outcome.ADOPTED, None
+                return
             request = scene.strategy.request(scene.slot.state(view.head), work, view)
             yield Outcome.IDLE, Job(work, self.whole(request))
         finally:
@@ -187,7 +213,7 @@ class Runner:
                 "answers; leave the `with` block first"
             )
 
-    def _claim(self, scene: Scene, planned: Sequence[Work]) -> Work | None:
+    def _claim(self, scene: Scene, planned: Iterable[Work]) -> Work | None:
         with self._claims.changed:
             for work in planned:
                 claim = (scene.memory.id, work.key)
@@ -208,7 +234,7 @@ class Runner:
         try:
             with self._store.transaction():
                 view = scene.conversation.view()
-                work = next((work for work in scene.plan(view) if work.key == job.work.key), None)
+                work = scene.planned(view, job.work.key)
                 if work is None:
                     return Outcome.DISCARDED
                 blob = self._store.put_blob(text.encode("utf-8", "replace"), "text/plain")
