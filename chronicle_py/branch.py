@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,7 @@ from chronicle_py.branches import Move, position_of, read_ref
 from chronicle_py.errors import InvalidOperation, NotFound
 from chronicle_py.event import (
     BLOB_MARK,
+    ID_SIZE,
     Event,
     bind,
     encode_payload,
@@ -179,9 +181,19 @@ class Branch:
         ids = list(ids)
         if not ids:
             return b""
-        tx.flush()
-        found = [self.engine.log.resolve(tx.writer, i.id if isinstance(i, Event) else i)[1].key for i in ids]
+        found = [self._key(tx, i.id if isinstance(i, Event) else i) for i in ids]
         return b"".join(dict.fromkeys(found))
+
+    def _key(self, tx: Transaction, id: object) -> bytes:
+        """The id of an event that must be there. Only the start of an id, or a new one, needs what is held back."""
+        log = self.engine.log
+        if isinstance(id, str) and len(id) == 2 * ID_SIZE:
+            with suppress(ValueError):
+                key = bytes.fromhex(id)
+                if len(key) == ID_SIZE and log.find(tx.writer, key) is not None:
+                    return key
+        tx.flush()
+        return log.resolve(tx.writer, id)[1].key
 
     def _expected(self, tx: Transaction, expect: str | Event | int) -> bytes:
         if isinstance(expect, Event):

@@ -19,7 +19,7 @@ def check_name(what: str, name: object) -> str:
         raise InvalidName(f"{what} is a str, not {shown(name)}")
     if not name:
         raise InvalidName(f"{what} may not be empty")
-    if name.isascii() and name.isidentifier() and len(name) <= MAX_NAME:
+    if name.isascii() and name.isprintable() and name[0] != " " != name[-1] and len(name) <= MAX_NAME:
         return name
     if any(ord(c) < 32 or ord(c) == 127 for c in name) or name != name.strip():
         raise InvalidName(f"{what} holds no control characters and neither starts nor ends with space: {shown(name)}")

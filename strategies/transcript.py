@@ -58,12 +58,13 @@ class Transcript(msgspec.Struct, frozen=True):
         """The index of the first row whose sequence is not below `seq`; the number of rows if none is. O(log n)."""
         rows = self.rows
         low, high = 0, len(rows)
-        if not high or rows[high - 1].seq < seq:
+        if not high or (above := rows[high - 1].seq) < seq:
             return high
-        below, above = 0, rows[high - 1].seq
-        high -= 1
+        below, high = 0, high - 1
         guess = True
-        while low < high:  # rows[low - 1].seq < seq ≤ rows[high].seq
+        while low < high:  # rows[low - 1].seq < seq ≤ rows[high].seq = above
+            if above == seq:
+                return high
             middle = low + (seq - below) * (high - low) // (above - below) if guess else (low + high) // 2
             middle = min(max(middle, low), high - 1)
             width, found = high - low, rows[middle].seq

@@ -15,7 +15,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from chronicle_py.strategies.autobiographical.state import Chunk, Draft, Head, Queued, Span, State, insert, place
+from chronicle_py.strategies.autobiographical.line import insert, place
+from chronicle_py.strategies.autobiographical.state import Chunk, Draft, Head, Queued, Span, State
 from chronicle_py.strategies.transcript import Row
 from chronicle_py.strategies.windows import head_end, recent_start
 
@@ -139,14 +140,14 @@ def add_chunk(state: State, chunk: Chunk) -> State:
 def enqueue(state: State, number: int) -> State:
     """With a chunk queued."""
     chunk = state.chunks[number]
-    return replace(state, queue=insert(state.queue, Queued(chunk.first, number), chunk.tokens))
+    return replace(state, queue=state.queue.added(Queued(chunk.first, number), chunk.tokens))
 
 
 def dequeue(state: State, number: int, first: int) -> State:
     """Without a chunk, which begins at `first`, in the queue."""
-    at = place(state.queue, first)
+    at = state.queue.place(first)
     if at < len(state.queue) and state.queue[at].chunk == number:
-        return replace(state, queue=state.queue.delete(at, at + 1))
+        return replace(state, queue=state.queue.without(at))
     return state
 
 
@@ -213,7 +214,7 @@ def _first(guard: tuple[int, int]) -> int:
 
 def head_index(state: State) -> int:
     """The index at which the head begins."""
-    return state.messages.unit_start(state.messages.index_of(state.head.start)) if state.head.start else 0
+    return state.messages.index_of(state.head.start) if state.head.start else 0
 
 
 def seq_at(state: State, index: int) -> int:

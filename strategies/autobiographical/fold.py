@@ -39,9 +39,10 @@ from chronicle_py.strategies.autobiographical.chunks import (
     enqueue,
     settle,
 )
+from chronicle_py.strategies.autobiographical.line import place
 from chronicle_py.strategies.autobiographical.memories import chunk_rows, take_in, take_in_merge, void_chunk
 from chronicle_py.strategies.autobiographical.protection import pinned, unpinned
-from chronicle_py.strategies.autobiographical.state import Head, State, place
+from chronicle_py.strategies.autobiographical.state import Head, State
 from chronicle_py.strategies.pairs import answered
 from chronicle_py.strategies.transcript import (
     changed_row,
@@ -112,8 +113,8 @@ def _added(state: State, event: Event, facts: Facts, rule: FoldRule) -> State:
     messages = state.messages.added(event, facts, phase, ranks)
     total = state.total + weight_of(facts)
     state = State(
-        messages, total, state.due, state.next, state.frontier, state.chunks, state.spans, state.queue, state.levels,
-        state.pins, state.guards, state.head, tools, last_phase,
+        messages, total, state.due, state.next, state.frontier, state.chunks, state.spans, state.memories,
+        state.queue, state.levels, state.pins, state.guards, state.head, tools, last_phase,
     )  # fmt: skip
     return come_due(state, rule) if total >= state.due else state
 

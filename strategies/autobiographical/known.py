@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import overload
 
+from chronicle_py.strategies.autobiographical.line import link_of
 from chronicle_py.strategies.autobiographical.memories import chunk_rows
 from chronicle_py.strategies.autobiographical.recall import payload_of
 from chronicle_py.strategies.autobiographical.state import LEVELS, Memory, State, level_of
@@ -31,7 +32,8 @@ def info(state: State, memory: Memory) -> SummaryInfo:
         payload = payload_of(memory, tuple([row.id for row in rows]), tuple([row.seq for row in rows]))
     else:
         payload = payload_of(memory, tuple([f"L{memory.level - 1}-{number}" for number in memory.sources]))
-    into = None if memory.parent < 0 else f"L{memory.level + 1}-{memory.parent}"
+    parent = link_of(level_of(state, memory.level).parents, memory.number)
+    into = None if parent < 0 else f"L{memory.level + 1}-{parent}"
     return SummaryInfo(
         id=memory.id, level=memory.level, tokens=memory.tokens, payload=payload, merged_into=into,
         created=memory.created, phase=memory.phase,

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from chronicle_py.collections import List
 from chronicle_py.context.payloads import SummaryPayload
 from chronicle_py.event import BlobRef, Event
 from chronicle_py.strategies.autobiographical import keys
@@ -26,6 +25,7 @@ from chronicle_py.strategies.autobiographical.chunks import (
     seq_at,
     settle,
 )
+from chronicle_py.strategies.autobiographical.line import NONE, Line, link_of, linked, place
 from chronicle_py.strategies.autobiographical.state import (
     LEVELS,
     Chunk,
@@ -34,9 +34,7 @@ from chronicle_py.strategies.autobiographical.state import (
     Memory,
     State,
     Unmerged,
-    insert,
     level_of,
-    place,
     with_level,
 )
 from chronicle_py.strategies.transcript import Row
@@ -46,7 +44,12 @@ from chronicle_py.strategies.windows import head_end
 def chunk_rows(state: State, chunk: Chunk) -> list[Row]:
     """The messages of a chunk, as they stand."""
     messages = state.messages
-    rows: list[Row] = []
+    if len(chunk.spans) == 1:  # read at once what most likely is all
+        start = messages.index_of(chunk.first)
+        rows = messages.rows[start : start + chunk.messages]
+        if rows and rows[-1].seq == chunk.last:
+            return rows
+    rows = []
     for first, last in chunk.spans:
         for row in messages.walk(messages.index_of(first), len(messages)):
             if row.seq > last:
@@ -60,8 +63,15 @@ def chunk_rows(state: State, chunk: Chunk) -> list[Row]:
 
 def take_in(state: State, rule: Rule, event: Event, payload: SummaryPayload) -> State:
     """With a summary of messages, where it is of what stands."""
-    if not isinstance(payload.text, BlobRef):
+    if not isinstance(payload.text, BlobRef) or not payload.source_seqs:
         return state
+    waiting = _waiting(state, payload.source_seqs)
+    if waiting is not None:
+        number, chunk, rows = waiting
+        sources = keys.made_of(payload.key)
+        if sources is not None and sources != keys.of_messages(rows):
+            return state
+        return _remember(state, number, chunk, rows, event, payload)
     found = _named(state, payload.source_seqs)
     if found is None:
         return state
@@ -70,12 +80,21 @@ def take_in(state: State, rule: Rule, event: Event, payload: SummaryPayload) -> 
     if sources is not None and sources != keys.of_messages(rows):
         return state
     overlapping = _overlapping(state, rows)
-    chunks = [state.chunks[number] for number in overlapping]
-    if any(chunk.memory >= 0 for chunk in chunks):
+    if any(link_of(state.memories, number) >= 0 for number in overlapping):
         return state
-    if len(chunks) == 1 and chunks[0].messages == len(rows) and _within(chunks[0], rows):
-        return _remember(state, overlapping[0], chunks[0], rows, event, payload)
     return _impose(state, rule, overlapping, index, rows, event, payload)
+
+
+def _waiting(state: State, seqs: tuple[int, ...]) -> tuple[int, Chunk, list[Row]] | None:
+    """The chunk in the queue that is of exactly the messages at these sequences, if there is one, and its messages."""
+    at = state.queue.place(seqs[0])
+    if at == len(state.queue) or (entry := state.queue[at]).first != seqs[0]:
+        return None
+    chunk = state.chunks[entry.chunk]
+    if chunk.messages != len(seqs) or chunk.last != seqs[-1]:
+        return None
+    rows = chunk_rows(state, chunk)
+    return (entry.chunk, chunk, rows) if tuple([row.seq for row in rows]) == seqs else None
 
 
 def _overlapping(state: State, rows: list[Row]) -> list[int]:
@@ -97,14 +116,8 @@ def _overlapping(state: State, rows: list[Row]) -> list[int]:
     return sorted(found)
 
 
-def _within(chunk: Chunk, rows: list[Row]) -> bool:
-    return all(any(first <= row.seq <= last for first, last in chunk.spans) for row in rows)
-
-
 def _named(state: State, seqs: tuple[int, ...]) -> tuple[int, list[Row]] | None:
     """The messages at these sequences and the index of the first; None unless all of them stand, in order."""
-    if not seqs:
-        return None
     start = state.messages.at(seqs[0])
     if start is None:
         return None
@@ -170,7 +183,7 @@ def _remember(state: State, number: int, chunk: Chunk, rows: list[Row], event: E
     """With the memory of a chunk."""
     memory = _memory(len(level_of(state, 1).all), payload, event, rows[0].seq, rows[-1].seq, rows[0].key, rows[-1].key)
     state = dequeue(state, number, chunk.first)
-    state = replace(state, chunks=state.chunks.set(number, replace(chunk, memory=memory.number)))
+    state = replace(state, memories=linked(state.memories, number, memory.number))
     return _add(state, replace(memory, sources=(number,), messages=len(rows)))
 
 
@@ -185,12 +198,11 @@ def take_in_merge(state: State, event: Event, payload: SummaryPayload) -> State:
     first, last = min(sources, key=lambda m: m.first_seq), max(sources, key=lambda m: m.last_seq)
     number = len(level_of(state, payload.level).all)
     memory = _memory(number, payload, event, first.first_seq, last.last_seq, first.first, last.last)
-    everything, unmerged = below.all, below.unmerged
+    unmerged, parents = below.unmerged, below.parents
     for source in sources:
-        everything = everything.set(source.number, replace(source, parent=number))
-        at = _place(unmerged, source)
-        unmerged = unmerged.delete(at, at + 1)
-    state = with_level(state, payload.level - 1, Level(everything, unmerged))
+        unmerged = unmerged.without(_place(unmerged, source))
+        parents = linked(parents, source.number, number)
+    state = with_level(state, payload.level - 1, Level(below.all, unmerged, parents))
     numbers = tuple(source.number for source in sources)
     return _add(state, replace(memory, sources=numbers, messages=sum(source.messages for source in sources)))
 
@@ -201,7 +213,7 @@ def _sources(state: State, payload: SummaryPayload) -> list[Memory]:
     below = level_of(state, payload.level - 1)
     wanted = keys.made_of(payload.key)
     if wanted is not None:
-        at = place(below.unmerged, payload.first_seq)
+        at = below.unmerged.place(payload.first_seq)
         covered = []
         while at < len(below.unmerged) and (entry := below.unmerged[at]).first <= payload.last_seq:
             if entry.last <= payload.last_seq:
@@ -217,7 +229,7 @@ def _sources(state: State, payload: SummaryPayload) -> list[Memory]:
         if int(number) >= len(below.all):
             return []
         memory = below.all[int(number)]
-        if memory.void or memory.parent >= 0:
+        if memory.void or link_of(below.parents, memory.number) >= 0:
             return []
         named.append(memory)
     if len({memory.number for memory in named}) < len(named):
@@ -236,7 +248,8 @@ def _memory(
 
 def _add(state: State, memory: Memory) -> State:
     level = level_of(state, memory.level)
-    return with_level(state, memory.level, Level(level.all.append(memory), _unmerged(level.unmerged, memory)))
+    new = Level(level.all.append(memory), _unmerged(level.unmerged, memory), level.parents)
+    return with_level(state, memory.level, new)
 
 
 # --- becoming void --------------------------------------------------------------------------------------------------
@@ -244,45 +257,42 @@ def _add(state: State, memory: Memory) -> State:
 
 def void_chunk(state: State, number: int) -> State:
     """Without the memory of a chunk, and the merges above it; the chunk is queued again."""
-    chunk = state.chunks[number]
-    if chunk.memory < 0:
+    memory = link_of(state.memories, number)
+    if memory < 0:
         return state
-    state = _void(state, 1, chunk.memory)
-    state = replace(state, chunks=state.chunks.set(number, replace(chunk, memory=-1)))
-    return enqueue(state, number)
+    state = _void(state, 1, memory)
+    return enqueue(replace(state, memories=linked(state.memories, number, NONE)), number)
 
 
 def _void(state: State, number_level: int, number: int) -> State:
+    parent = link_of(level_of(state, number_level).parents, number)
+    if parent >= 0:
+        state = _void(state, number_level + 1, parent)
     level = level_of(state, number_level)
     memory = level.all[number]
-    if memory.parent >= 0:
-        state = _void(state, number_level + 1, memory.parent)
-        level = level_of(state, number_level)
-        memory = level.all[number]
-    at = _place(level.unmerged, memory)
     everything = level.all.set(number, replace(memory, void=True))
-    state = with_level(state, number_level, Level(everything, level.unmerged.delete(at, at + 1)))
+    unmerged = level.unmerged.without(_place(level.unmerged, memory))
+    state = with_level(state, number_level, Level(everything, unmerged, level.parents))
     if number_level == 1:
         return state
     below = level_of(state, number_level - 1)
-    everything, unmerged = below.all, below.unmerged
+    unmerged, parents = below.unmerged, below.parents
     for source in memory.sources:
-        free = replace(everything[source], parent=-1)
-        everything = everything.set(source, free)
-        unmerged = _unmerged(unmerged, free)
-    return with_level(state, number_level - 1, Level(everything, unmerged))
+        unmerged = _unmerged(unmerged, below.all[source])
+        parents = linked(parents, source, NONE)
+    return with_level(state, number_level - 1, Level(below.all, unmerged, parents))
 
 
 # --- the unmerged ---------------------------------------------------------------------------------------------------
 
 
-def _unmerged(entries: List[Unmerged], memory: Memory) -> List[Unmerged]:
-    return insert(entries, Unmerged(memory.first_seq, memory.number, memory.last_seq, memory.tokens), memory.tokens)
+def _unmerged(entries: Line[Unmerged], memory: Memory) -> Line[Unmerged]:
+    return entries.added(Unmerged(memory.first_seq, memory.number, memory.last_seq, memory.tokens), memory.tokens)
 
 
-def _place(entries: List[Unmerged], memory: Memory) -> int:
+def _place(entries: Line[Unmerged], memory: Memory) -> int:
     """The index of a memory among the unmerged."""
-    at = place(entries, memory.first_seq)
+    at = entries.place(memory.first_seq)
     while entries[at].number != memory.number:
         at += 1
     return at

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, overload
 from chronicle_py.context.payloads import SummaryPayload
 from chronicle_py.strategies.autobiographical import keys
 from chronicle_py.strategies.autobiographical.memories import chunk_rows
-from chronicle_py.strategies.autobiographical.state import LEVELS, State, level_of, place
+from chronicle_py.strategies.autobiographical.state import LEVELS, State, level_of
 from chronicle_py.strategies.strategy import Work
 
 
@@ -59,7 +59,7 @@ class Plan(Sequence[Work]):
             unmerged = level_of(self._state, level).unmerged
             for start in range(0, len(unmerged) - size + 1, size):
                 first = unmerged[start].first
-                yield _Merge(first, level + 1, start, place(self._state.queue, first))
+                yield _Merge(first, level + 1, start, self._state.queue.place(first))
 
     @property
     def chunks(self) -> int:
@@ -117,7 +117,7 @@ class Plan(Sequence[Work]):
     def _merge(self, merge: _Merge) -> Work:
         below = level_of(self._state, merge.level - 1)
         stop = merge.start + self._rule.merge_threshold
-        sources = [below.all[entry.number] for entry in below.unmerged[merge.start : stop]]
+        sources = [below.all[entry.number] for entry in below.unmerged.between(merge.start, stop)]
         phase = self._rule.merged_phase([memory.phase for memory in sources])
         last = max(sources, key=lambda memory: memory.last_seq)
         return Work(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from chronicle_py.strategies.autobiographical.chunks import chunk_at, head_index, seq_at
 from chronicle_py.strategies.autobiographical.fold import results_of
+from chronicle_py.strategies.autobiographical.line import NONE, link_of
 from chronicle_py.strategies.autobiographical.plan import Plan, PlanRule
 from chronicle_py.strategies.autobiographical.protection import protected_units
 from chronicle_py.strategies.autobiographical.recall import Recall, Recalled, RecallRule
@@ -303,10 +304,10 @@ def _twice(canvas: _Canvas, shown: list[Recalled]) -> int:
     for pair in canvas.must:
         for entry in pair.entries:
             number = chunk_at(state, entry.seq or 0)
-            level, memory = 1, -1 if number is None else state.chunks[number].memory
+            level, memory = 1, NONE if number is None else link_of(state.memories, number)
             while memory >= 0:
                 if (level, memory) in visible:
                     count += 1
                     break
-                level, memory = level + 1, level_of(state, level).all[memory].parent
+                level, memory = level + 1, link_of(level_of(state, level).parents, memory)
     return count

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from chronicle_py.context.blocks import Block, Media, Text, Thinking, ToolResult, ToolUse
 from chronicle_py.context.counting import as_json
 from chronicle_py.strategies.autobiographical.recall import payload_of
-from chronicle_py.strategies.autobiographical.state import LEVELS, Memory, State, level_of, place
+from chronicle_py.strategies.autobiographical.state import LEVELS, Memory, State, level_of
 from chronicle_py.strategies.pairs import match, text_of
 from chronicle_py.strategies.shortening import cut_text
 from chronicle_py.strategies.strategy import Entry, MessageView, Request, ViewedMessage, Work
@@ -66,7 +66,7 @@ def _earlier(state: State, level: int, before: int, budget: int) -> list[Memory]
     """The unmerged memories of a level that end before a sequence, the newest that fit the budget, oldest first."""
     known = level_of(state, level)
     found: list[Memory] = []
-    for at in range(place(known.unmerged, before) - 1, -1, -1):
+    for at in range(known.unmerged.place(before) - 1, -1, -1):
         entry = known.unmerged[at]
         if entry.last >= before:
             continue

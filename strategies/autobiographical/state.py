@@ -4,16 +4,16 @@ A chunk is numbered and never moves; it holds the messages of its spans. A span 
 one chunk; where a chunk leaves out pinned messages it has several. Spans do not overlap, so the chunk of a message is
 found by one search. A memory is a summary as it stands: of a chunk (level 1) or of memories one level below. Memories
 are kept in one list per level, by number; those that are in no memory above are listed once more, in the order of what
-they cover, weighted by their tokens. Nothing here is read as a whole by a fold or a render.
+they cover, weighted by their tokens. What a chunk or a memory became part of is kept beside it, as a link, so that the
+usual event only appends. Nothing here is read as a whole by a fold or a render.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
-
 import msgspec
 
 from chronicle_py.collections import List, Map
+from chronicle_py.strategies.autobiographical.line import Line
 from chronicle_py.strategies.transcript import Transcript
 
 LEVELS = 3
@@ -33,7 +33,6 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     spans: tuple[tuple[int, int], ...]  # (first, last) sequence of each
     messages: int
     tokens: int
-    memory: int = -1  # number of its L1
     phase: str = ""
 
     @property
@@ -69,7 +68,6 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
     created: int  # µs
     model: str = ""
     phase: str = ""
-    parent: int = -1  # number of the memory it was merged into
     void: bool = False
 
     @property
@@ -90,7 +88,8 @@ class Level(msgspec.Struct, frozen=True):
     """The memories of a level."""
 
     all: List[Memory] = msgspec.field(default_factory=List[Memory])  # by number
-    unmerged: List[Unmerged] = msgspec.field(default_factory=List[Unmerged])  # by first; weights: tokens
+    unmerged: Line[Unmerged] = msgspec.field(default_factory=lambda: Line(List[Unmerged]()))  # weights: tokens
+    parents: List[int] = msgspec.field(default_factory=List[int])  # by number: the memory it was merged into
 
 
 class Pin(msgspec.Struct, frozen=True, array_like=True):
@@ -139,7 +138,8 @@ class State(msgspec.Struct, frozen=True):
     frontier: int = 0  # sequence up to which (exclusive) messages were assigned to chunks, pins or head
     chunks: List[Chunk] = msgspec.field(default_factory=List[Chunk])  # by number
     spans: List[Span] = msgspec.field(default_factory=List[Span])  # by first
-    queue: List[Queued] = msgspec.field(default_factory=List[Queued])  # by first; weights: tokens
+    memories: List[int] = msgspec.field(default_factory=List[int])  # by number of a chunk: its L1
+    queue: Line[Queued] = msgspec.field(default_factory=lambda: Line(List[Queued]()))  # weights: tokens
     levels: tuple[Level, ...] = msgspec.field(default_factory=lambda: tuple(Level() for _ in range(LEVELS)))
     pins: List[Pin] = msgspec.field(default_factory=List[Pin])  # in the order they were made
     guards: tuple[tuple[int, int], ...] = ()  # the sequences they cover, ranges that overlap joined, in order
@@ -155,39 +155,3 @@ def level_of(state: State, level: int) -> Level:
 def with_level(state: State, level: int, new: Level) -> State:
     levels = tuple(new if at == level - 1 else old for at, old in enumerate(state.levels))
     return msgspec.structs.replace(state, levels=levels)
-
-
-class _Placed(Protocol):
-    @property
-    def first(self) -> int: ...
-
-
-P = TypeVar("P", bound=_Placed)
-
-
-def place(entries: List[P], first: int) -> int:
-    """The index of the first entry, of entries in the order of `first`, that begins at `first` or later. O(log n)."""
-    low, high = 0, len(entries)
-    if not high or (above := entries[high - 1].first) < first:
-        return high
-    if (below := entries[0].first) >= first:
-        return 0
-    low, high = 1, high - 1
-    guess = True
-    while low < high:  # entries[low - 1].first < first ≤ entries[high].first, which are `below` and `above`
-        middle = low + (first - below) * (high - low) // (above - below) if guess else (low + high) // 2
-        width = high - low
-        middle = min(middle, high - 1)
-        found = entries[middle].first
-        if found < first:
-            low, below = middle + 1, found
-        else:
-            high, above = middle, found
-        guess = high - low <= width // 2 or not guess
-    return low
-
-
-def insert(entries: List[P], entry: P, weight: int = 0) -> List[P]:
-    """With one more entry, in its place. O(log n); O(1) at the end."""
-    at = place(entries, entry.first)
-    return entries.append(entry, weight) if at == len(entries) else entries.insert(at, entry, weight)

@@ -35,7 +35,7 @@ class Autobiographical(Options, frozen=True, kw_only=True):
     """
 
     name = "autobiographical"
-    version = 1
+    version = 2
     state_type = State
     types = frozenset(MESSAGE_TYPES)
 

@@ -29,7 +29,7 @@ class Knowledge(KnowledgeOptions, Autobiographical, frozen=True, kw_only=True):
     """
 
     name = "knowledge"
-    version = 1
+    version = 2
 
     def folded(self) -> list[Any]:
         own = [list(self.lesson_tools), list(self.subagent_prefixes), list(self.research_prefixes)]

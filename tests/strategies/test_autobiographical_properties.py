@@ -16,6 +16,7 @@ from chronicle_py.context.blocks import ToolResult, ToolUse
 from chronicle_py.errors import BudgetTooSmall
 from chronicle_py.strategies import Autobiographical, Knowledge, Rendering
 from chronicle_py.strategies.autobiographical.chunks import advance, chunk_at, guarded
+from chronicle_py.strategies.autobiographical.line import link_of
 from chronicle_py.strategies.autobiographical.memories import chunk_rows
 from chronicle_py.strategies.autobiographical.protection import protected_units
 
@@ -59,9 +60,10 @@ def check_state(talk: Talk) -> None:
         owned.update(row.seq for row in members)
         assert (chunk.messages, chunk.tokens) == (len(members), sum(row.tokens for row in members))
         queued = [entry for entry in state.queue if entry.chunk == number]
-        assert len(queued) == (1 if chunk.spans and chunk.memory < 0 else 0)
-        if chunk.memory >= 0:
-            memory = state.levels[0].all[chunk.memory]
+        held = link_of(state.memories, number)
+        assert len(queued) == (1 if chunk.spans and held < 0 else 0)
+        if held >= 0:
+            memory = state.levels[0].all[held]
             assert memory.sources == (number,)
             assert not memory.void
             assert memory.messages == len(members)
@@ -71,11 +73,12 @@ def check_state(talk: Talk) -> None:
         firsts = [entry.first for entry in entries]
         assert firsts == sorted(firsts)
     for at, level in enumerate(state.levels):
-        standing = {memory.number for memory in level.all if not memory.void and memory.parent < 0}
+        standing = {m.number for m in level.all if not m.void and link_of(level.parents, m.number) < 0}
         assert sorted(entry.number for entry in level.unmerged) == sorted(standing)
         for memory in level.all:
-            if not memory.void and memory.parent >= 0:
-                parent = state.levels[at + 1].all[memory.parent]
+            into = link_of(level.parents, memory.number)
+            if not memory.void and into >= 0:
+                parent = state.levels[at + 1].all[into]
                 assert not parent.void
                 assert memory.number in parent.sources
     guarded_seqs = {row.seq for a, b in protected_units(state) for row in rows[a:b]}
@@ -152,12 +155,12 @@ def measured(entry: Any, talk: Talk) -> int:
 
 def summaries_over(state: Any, seq: int, shown: set[str]) -> int:
     number = chunk_at(state, seq)
-    if number is None or state.chunks[number].memory < 0:
+    if number is None:
         return 0
-    count, level, memory = 0, 1, state.chunks[number].memory
+    count, level, memory = 0, 1, link_of(state.memories, number)
     while memory >= 0:
         count += f"L{level}-{memory}" in shown
-        memory = state.levels[level - 1].all[memory].parent
+        memory = link_of(state.levels[level - 1].parents, memory)
         level += 1
     return count
 

@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import run, talks
 from talk import Talk
+from test_autobiographical_properties import check_state
 from test_transcript import units_of
 
+from chronicle_py.context.blocks import ToolResult
 from chronicle_py.strategies import Autobiographical
+from chronicle_py.strategies.autobiographical.chunks import head_index
 from chronicle_py.strategies.autobiographical.memories import chunk_rows
 
 
@@ -144,6 +147,20 @@ def test_a_head_reset_closes_what_stands_before_it() -> None:
     talk.says(10)
     assert sorted(chunks(talk))[-1][0] > seq
     assert talk.render().stats.head.count == 2
+
+
+def test_a_head_begins_where_it_was_reset_to_also_when_that_message_becomes_half_of_a_pair() -> None:
+    talk = talk_with(head_window_tokens=25)
+    talk.says(13)
+    talk.call("c1")
+    seq = talk.reset()
+    talk.edit(seq, [ToolResult("c1", "an answer after all")])
+    talk.says(10)
+    state = talk.state
+    assert state.messages.rows[state.messages.index_of(seq)].back == 1
+    assert head_index(state) == state.messages.index_of(seq)
+    assert talk.strategy.head_start(state) == seq
+    check_state(talk)
 
 
 def test_a_reset_to_what_is_not_there_changes_nothing() -> None:
