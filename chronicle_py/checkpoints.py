@@ -48,6 +48,8 @@ _TYPES: Final = 32  # distinct types that a directory names; a block with more i
 _NEWEST: Final = -1
 _BOUNDARIES: Final = 256  # directories remembered
 _STATE_BYTES: Final = 64 << 20  # of states remembered, estimated
+_WAY: Final = 16 * BLOCK  # events between two places of a long fold that are remembered, or a multiple of it
+_WAYPOINTS: Final = 32  # of such places in one fold
 _AMORTISE: Final = 16 << 10  # bytes of a custom state that may be written behind per block
 
 
@@ -210,8 +212,7 @@ class Checkpoints:
             stored_at, stored = self._load(reader, place, slot)
             at, state = self._nearest(reader, lineage, seq, slot, place, stored_at) or (stored_at, stored)
             if at < base:  # stale, or of another identity
-                state = self.fold(reader, lineage, at + 1, base, slot, state)
-                self._write_later(reader, lineage, base, slot, state, base - stored_at)
+                state = self._far_fold(reader, lineage, at, base, slot, state, stored_at)
                 at = base
         state = self.fold(reader, lineage, at + 1, seq, slot, state)
         self._keep(lineage, seq, slot, state, seq - at)
@@ -233,6 +234,27 @@ class Checkpoints:
                 break
             number, upper = record.parent, record.fork_seq
         return None
+
+    def _far_fold(
+        self, reader: Reader, lineage: int, at: int, base: int, slot: Slot, state: Any, stored_at: int
+    ) -> Any:
+        """The state at the boundary `base`, from an older one at `at`; kept for the next write to enter. A long way is
+        gone by waypoints that are kept as well, so that whoever goes to some place on it later starts nearby."""
+        for way in range(base - base % _WAY, at, -_WAY):
+            place = self._place(self.boundary(reader, lineage, way), slot)
+            if place.true_to > at:
+                found, known = self._load(reader, place, slot)
+                if found > at:
+                    at = stored_at = found
+                    state = slot.kind.copy(known)
+                    break
+        step = _WAY * max(1, -(-(base - at) // (_WAY * _WAYPOINTS)))
+        while at < base:
+            stop = min(base, at - at % step + step)
+            state = self.fold(reader, lineage, at + 1, stop, slot, state)
+            self._write_later(reader, lineage, stop, slot, state, stop - stored_at)
+            at = stop
+        return state
 
     def _keep(self, lineage: int, seq: int, slot: Slot, state: Any, folded: int) -> None:
         key = (lineage, slot.number, slot.kind.identity, _NEWEST)

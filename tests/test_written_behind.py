@@ -75,3 +75,44 @@ def test_verify_names_a_directory_that_points_to_a_state_that_is_not_there(tmp_p
             writer.put(BLOCKS, key, records.seal(key, records.encode(emptied)))
         problems = store.verify().problems
         assert [(p.where, "slot 0 lies in 1/0" in p.what) for p in problems] == [("blocks 1/1", True)]
+
+
+class Sum:
+    """Adds up payloads, and counts how many it has folded."""
+
+    name, version = "sum", 1
+
+    def __init__(self) -> None:
+        self.folded = 0
+
+    def initial(self) -> int:
+        return 0
+
+    def fold(self, state: int, event: chronicle.Event) -> int:
+        self.folded += 1
+        return state + int(event.payload)
+
+
+def test_a_long_fold_leaves_waypoints_so_that_an_older_place_is_folded_from_nearby(tmp_path: Path) -> None:
+    path, count = tmp_path / "store", 100 * BLOCK
+    with chronicle.open(path, durability="relaxed") as store:
+        main = store.branch()
+        with store.transaction():
+            for n in range(1, count + 1):
+                main.append("t", n)
+        sums = Sum()
+        store.register_state("sum", reducer=sums, types=["t"])
+        assert main.state("sum").get() == count * (count + 1) // 2
+        assert sums.folded == count
+        main.append("t", 0)  # enters the states on the way
+        assert store.verify(deep=True).problems == []
+    with chronicle.open(path, durability="relaxed") as store:
+        sums = Sum()
+        store.register_state("sum", reducer=sums, types=["t"])
+        fork = store.branch().fork("back then", at=50 * BLOCK - 1)
+        for branch in (store.branch(), fork):
+            for at in (50 * BLOCK - 1, 17 * BLOCK, 40 * BLOCK + 5):
+                sums.folded = 0
+                assert branch.state("sum", at=at).get() == at * (at + 1) // 2
+                assert sums.folded <= 16 * BLOCK
+        assert store.branch().state("sum", at=5).get() == 15
