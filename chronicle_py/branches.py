@@ -73,6 +73,18 @@ def list_branches(engine: Engine) -> list[BranchInfo]:
     return sorted(found, key=lambda info: (info.name != MAIN, info.name))
 
 
+def branch_names(engine: Engine) -> set[str]:
+    """The names of all branches, of those as well that were deleted and can be restored. O(names · log n)."""
+    with engine.read() as reader:
+        names = {key.decode() for key, _ in reader.scan(REFS, b"")}
+        start = b""
+        while found := reader.scan(REFLOG, start, limit=1):
+            name = found[0][0][:-9]
+            names.add(name.decode())
+            start = name + b"\1"  # behind all entries of this name: they go on with NUL
+    return names
+
+
 def _new_name(tx: Transaction, name: str) -> str:
     check_branch(name)
     if tx.find_ref(name) is not None:

@@ -230,6 +230,10 @@ class Resettable(Protocol):
         """The sequence at which the head window starts; 0: at the first message."""
         ...
 
+    def recap(self, state: Any, view: MessageView, tokens: int) -> list[Entry]:
+        """What was said so far, in at most so many tokens, for whoever sums it up; empty where there is nothing."""
+        ...
+
 
 @runtime_checkable
 class RenderStatsCapable(Protocol):

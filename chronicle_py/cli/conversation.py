@@ -10,7 +10,7 @@ import typer
 
 from chronicle_py.cli import output, preview
 from chronicle_py.cli.app import app
-from chronicle_py.cli.managing import must_have_messages
+from chronicle_py.cli.managing import MESSAGES_SLOT, Namespace, messages_slot
 from chronicle_py.cli.options import DEFAULT_STORE, At, BranchName, Json, StorePath, optional_place, reading, writing
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def messages(
         str | None, typer.Option("--participant", "-p", metavar="NAME", help="Only what this one said.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Whole messages, not a line of each.")] = False,
+    namespace: Namespace = None,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Shows the messages of a branch, as they stand.
@@ -49,8 +50,8 @@ def messages(
 
     most = (None if json else _LIMIT) if limit is None else limit or None
     with reading(store) as opened:
-        must_have_messages(opened)
-        conversation = Conversation(opened, branch)
+        slot = messages_slot(opened, namespace)
+        conversation = Conversation(opened, branch, slot=slot, isolated=slot != MESSAGES_SLOT)
         where = optional_place(conversation.branch, at)
         if participant is not None and where is None:
             found, total = conversation.query(participant=participant, limit=most, reverse=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STRATEGIES: Final = ("passthrough", "sliding-window", "autobiographical", "knowledge")
 SUMMARIZERS: Final = ("extractive", "openai", "anthropic")
 MESSAGES_SLOT: Final = "context/messages"
+MESSAGES: Final = "messages"  # the reducer of such slots
 RESERVE: Final = 4_000
 _RESERVED_PART: Final = 5  # of a small budget, the fifth part
 
@@ -29,7 +30,9 @@ StrategyName = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="OPTION=VALUE", help="An option of the strategy, as in docs/context.md. Repeatable."),
+    typer.Option(
+        "--set", metavar="OPTION=VALUE", help="An option of the strategy, see docs/strategies.md. Repeatable."
+    ),
 ]
 Namespace = Annotated[
     str | None, typer.Option("--namespace", metavar="NAME", help="Whose pins and memories.", show_default="the shared")
@@ -104,17 +107,25 @@ def managing(
     from chronicle_py.context import ContextManager
 
     with (writing if write else reading)(path) as store:
-        must_have_messages(store)
+        options["isolate"] = messages_slot(store, namespace) != MESSAGES_SLOT
         with ContextManager(store, strategy=strategy, namespace=namespace, branch=branch, **options) as manager:
             yield manager
 
 
-def must_have_messages(store: Store) -> None:
-    """NotFound for a store without a conversation."""
-    if not any(slot.id == MESSAGES_SLOT for slot in store.slots()):
-        raise NotFound(
-            f"there is no conversation in {store.path}; `chronicle import FILE` or `chronicle say TEXT` brings one"
-        )
+def messages_slot(store: Store, namespace: str | None) -> str:
+    """The slot of an agent's messages: its own, where it was set up so, else the shared one. NotFound without any."""
+    known = [slot.id for slot in store.slots() if slot.reducer == MESSAGES]
+    own = f"{namespace}/messages"
+    if own in known:
+        return own
+    if MESSAGES_SLOT in known:
+        return MESSAGES_SLOT
+    if known:
+        agents = ", ".join(slot.removesuffix("/messages") for slot in known)
+        raise NotFound(f"the agents of {store.path} keep their messages apart; name one with --namespace: {agents}")
+    raise NotFound(
+        f"there is no conversation in {store.path}; `chronicle import FILE` or `chronicle say TEXT` brings one"
+    )
 
 
 def message_id(branch: Branch, text: str) -> str:

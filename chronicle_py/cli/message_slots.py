@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from chronicle_py import Branch, Store
 from chronicle_py.cli.conversation import message_json, message_line
-from chronicle_py.cli.managing import MESSAGES_SLOT
+from chronicle_py.cli.managing import MESSAGES, MESSAGES_SLOT
 
 if TYPE_CHECKING:
     from chronicle_py.context import Message
 
-REDUCER = "messages"
 Change = tuple[str, int, "Message | None", "Message | None"]
 
 
 def is_messages(store: Store, slot: str) -> bool:
     """Whether a slot is one of messages."""
-    return any(found.id == slot and found.reducer == REDUCER for found in store.slots())
+    return any(found.id == slot and found.reducer == MESSAGES for found in store.slots())
 
 
 def messages_at(

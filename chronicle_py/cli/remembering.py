@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from chronicle_py import NotFound
 from chronicle_py.cli import output, preview
 from chronicle_py.cli.app import app
 from chronicle_py.cli.compiling import DEFAULT_STRATEGY
@@ -86,13 +87,12 @@ def unpin(
     with managing(store, branch, strategy_of(DEFAULT_STRATEGY, None), namespace, write=True) as manager:
         found = place(manager.store.branch(branch), pin)
         id = found if isinstance(found, str) else manager.store.branch(branch).event(found).id
-        done = manager.unpin(id)
+        if not manager.unpin(id):
+            raise NotFound(f"there is no pin {pin} on {branch}; `chronicle pins -b {branch}` lists them")
     if json:
-        output.print_json({"unpinned": done})
-    elif done:
-        output.say(f"unpinned: {output.short(id)} on {branch}")
+        output.print_json({"unpinned": id})
     else:
-        output.say(f"there is no pin {pin} on {branch}; `chronicle pins` lists them")
+        output.say(f"unpinned: {output.short(id)} on {branch}")
 
 
 @app.command(rich_help_panel=SECTION)

@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from chronicle_py import store as engine_store
-from chronicle_py.branches import BranchInfo
+from chronicle_py.branches import BranchInfo, branch_names
 from chronicle_py.context import context_log, memory
 from chronicle_py.context.auto_tick import AutoTick, AutoTickEntry
 from chronicle_py.context.branch_view import BranchView
@@ -29,14 +29,16 @@ from chronicle_py.context.log_view import ContextLog
 from chronicle_py.context.memory_operations import MemoryOperations
 from chronicle_py.context.message_operations import MessageOperations
 from chronicle_py.context.names import fork_name, slot_names
-from chronicle_py.context.payloads import MESSAGE_TYPES
+from chronicle_py.context.payloads import MESSAGE, MESSAGE_TYPES
 from chronicle_py.context.query import check_number
 from chronicle_py.context.runner import Outcome, Runner, Scene
 from chronicle_py.context.summarizers.asking import Patience
 from chronicle_py.context.summarizers.protocol import Summarizer
 from chronicle_py.context.summarizers.protocol import summarizer as summarizer_of
 from chronicle_py.context.tokens import Counts, Tokenizer
+from chronicle_py.context.turns import CONTEXT_MANAGER
 from chronicle_py.errors import BranchExists, InvalidOperation, NotFound
+from chronicle_py.event import Event
 from chronicle_py.store import Store
 from chronicle_py.strategies import Passthrough
 from chronicle_py.strategies.strategy import (
@@ -104,10 +106,23 @@ class ContextManager(MessageOperations, MemoryOperations):
         )
         for type, struct in (memory.EVENT_TYPES | context_log.EVENT_TYPES).items():
             store.register_event(type, struct)
+        self._check_isolation()
         self._memory = FoldedSlot(store, self._names.memory, memory.Memory())
         self._log = FoldedSlot(store, self._names.log, context_log.ContextLogReducer(), *self._heard())
         self._auto = AutoTick(lambda: self.branch, self._tick_unheld, self._settle)
         self.set_strategy(Passthrough() if strategy is None else strategy)
+
+    def _check_isolation(self) -> None:
+        """InvalidOperation where the namespace was set up with the other choice of `isolate`."""
+        log = next((slot for slot in self.store.slots() if slot.id == self._names.log), None)
+        if log is not None and log.reducer == context_log.ContextLogReducer.name:
+            isolated = bool(log.sources)
+            if isolated != self._names.isolated:
+                raise InvalidOperation(
+                    f"the agent of namespace {self.namespace!r} on this store has "
+                    + ("its own messages" if isolated else "the shared messages")
+                    + f", for good: open it with isolate={isolated}, or choose another namespace"
+                )
 
     @classmethod
     def open(
@@ -159,10 +174,15 @@ class ContextManager(MessageOperations, MemoryOperations):
     def fork(self, name: str | None = None, at: Id | int | None = None) -> BranchInfo:
         """A new branch that ends with the message `at` (default: where this one ends). The manager stays where it is.
 
-        Without a name it is the branch's with the next free number: "main-2". Summaries that exist elsewhere for what
-        is planned there are adopted. O(log n + planned work).
+        Without a name it is the branch's with the next number that no branch has or had: "main-2". Summaries that exist
+        elsewhere for what is planned there are adopted. O(log n + planned work).
         """
         branch = self._conversation.branch
+        if isinstance(at, str | Event) and (place := branch.event(at)).type != MESSAGE:
+            raise InvalidOperation(
+                f"event {place.id[:12]} is no message but of type {place.type!r}; fork at a message, or at its "
+                f"sequence, {place.seq}"
+            )
         for _ in range(_ATTEMPTS):
             chosen = fork_name(branch.name, self._taken()) if name is None else name
             try:
@@ -176,13 +196,15 @@ class ContextManager(MessageOperations, MemoryOperations):
         self._runner.adopt(self._scene(new.name))
         return next(info for info in self.store.branches() if info.name == new.name)
 
-    def _taken(self) -> list[str]:
-        return [info.name for info in self.store.branches()]
+    def _taken(self) -> set[str]:
+        """Names of branches, and of those that were deleted and may be restored."""
+        return branch_names(self.store._engine)
 
     def switch(self, name: str) -> None:
         """Stands on another branch from now on; adopts summaries that exist elsewhere for what is planned there."""
         self._conversation = self._conversation.on(name)
         self._adopt()
+        self._noted()
 
     def undo(self, turns: int = 1) -> None:
         """Rewinds the whole branch to before the n-th last turn. A turn starts at a user's message that is not only
@@ -191,11 +213,12 @@ class ContextManager(MessageOperations, MemoryOperations):
             raise InvalidOperation("undo takes back at least one turn")
         left = turns
         for row in reversed(self._conversation.index().entries):
-            if row.role == "user" and not row.only_answers:
+            if row.role == "user" and not row.only_answers and row.participant != CONTEXT_MANAGER:
                 left -= 1
                 if left == 0:
                     self._conversation.branch.rewind(row.seq - 1)
                     self._adopt()
+                    self._noted()
                     return
         raise NotFound(f"branch {self.branch!r} has {turns - left} turns, so {turns} cannot be undone")
 
@@ -220,7 +243,8 @@ class ContextManager(MessageOperations, MemoryOperations):
         self._slot = FoldedSlot(self.store, slot, strategy, types, (*sources, self._names.memory))
         self._strategy = strategy
         options = getattr(strategy, "options", strategy)
-        self._automatic = bool(getattr(options, "auto_tick", False))
+        self._automatic = bool(getattr(options, "auto_tick", False)) and not self.store._engine.readonly
+        self._noted()
 
     def _heard(self) -> tuple[Sequence[str], Sequence[str]]:
         """Types and sources by which a slot hears of messages."""

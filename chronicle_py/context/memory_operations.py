@@ -6,6 +6,7 @@ any strategy of the namespace folds.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 TRANSITION = "[Topic Transition]"
 
 
-class MemoryOperations:
+class MemoryOperations(ABC):
     """A part of `ContextManager`."""
 
     store: Store
@@ -42,9 +43,13 @@ class MemoryOperations:
     _memory: FoldedSlot
     _runner: Runner
 
+    @abstractmethod
     def _now(self) -> tuple[BranchView, Any]:
         """What stands at the head, and the strategy's state there."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def _noted(self) -> None:
+        """Something was done after which there may be work."""
 
     # --- pins ---
 
@@ -83,7 +88,8 @@ class MemoryOperations:
                 return False
             payload = UnpinPayload(found.id, self._conversation.branch.event(found.id).seq)
             self._conversation.branch.append(UNPIN, payload, slot=self._memory.id)
-            return True
+        self._noted()
+        return True
 
     def pins(self) -> list[ProtectedRange]:
         """The pins and documents of this branch, oldest first."""
@@ -158,7 +164,7 @@ class MemoryOperations:
             raise self._incapable("head to reset", "Resettable")
         if text is None:
             view, state = self._now()
-            request = transition_request(self._strategy, state, view)
+            request = transition_request(strategy, state, view)
             if request is None:
                 raise InvalidOperation("there is nothing to go on from: the branch has no messages; add some first")
             self._runner.may_ask()
@@ -171,4 +177,5 @@ class MemoryOperations:
             message = self._conversation.add(CONTEXT_MANAGER, [Text(f"{TRANSITION}\n\n{text.strip()}")])
             payload = HeadResetPayload(message.id, message.seq)
             self._conversation.branch.append(HEAD_RESET, payload, slot=self._memory.id)
+        self._noted()
         return message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -11,13 +12,14 @@ from chronicle_py.context.message import Message
 from chronicle_py.event import Event
 
 
-class MessageOperations:
+class MessageOperations(ABC):
     """A part of `ContextManager`."""
 
     _conversation: Conversation
 
+    @abstractmethod
     def _noted(self) -> None:
-        """There is a new message."""
+        """Something was done after which there may be work."""
 
     # --- messages ---
 
@@ -38,15 +40,20 @@ class MessageOperations:
 
     def edit_message(self, id: Id, content: object) -> Message:
         """Replaces a message's content. NotFound unless it stands on this branch."""
-        return self._conversation.edit(id, content)
+        message = self._conversation.edit(id, content)
+        self._noted()
+        return message
 
     def remove_message(self, id: Id) -> None:
         """Takes a message out. NotFound unless it stands on this branch."""
         self._conversation.remove(id)
+        self._noted()
 
     def remove_messages(self, first: Id, last: Id) -> int:
         """Takes out all messages from `first` to `last`, both included, and returns how many."""
-        return self._conversation.remove_range(first, last)
+        removed = self._conversation.remove_range(first, last)
+        self._noted()
+        return removed
 
     def message(self, id: Id, at: int | str | Event | None = None) -> Message:
         """A message as it stands, or with `at` (sequence or event id) as it stood. NotFound where it does not."""

@@ -60,9 +60,9 @@ def slot_names(namespace: object, isolate: bool) -> SlotNames:
             )
         return SlotNames()
     prefix = check_slot(namespace, "a namespace")
-    if isolate and prefix == CONTEXT:
+    if prefix == CONTEXT:
         raise InvalidOperation(
-            f"the namespace {CONTEXT!r} is the shared one and cannot be isolated; choose another name"
+            f"the namespace {CONTEXT!r} is that of the agent without one; leave it out, or choose another name"
         )
     return SlotNames(prefix, bool(isolate))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chronicle_py.context.branch_view import BranchView
-from chronicle_py.strategies.strategy import Budget, Entry, RenderStatsCapable, Request, Strategy, Work
+from chronicle_py.strategies.strategy import Request, Resettable, Work
 
 _TARGET = 600  # tokens
 _SHOWN = 30_000  # tokens of the old head and memories that are shown
@@ -16,15 +16,13 @@ _INSTRUCTION = (
 )
 
 
-def transition_request(strategy: Strategy[Any], state: Any, view: BranchView) -> Request | None:
+def transition_request(strategy: Resettable, state: Any, view: BranchView) -> Request | None:
     """The request; None where there is nothing to tell of."""
-    entries = strategy.render(state, view, Budget(max_tokens=_SHOWN, reserve_for_response=0)).entries
-    if isinstance(strategy, RenderStatsCapable):
-        entries = _head_and_memories(entries, strategy, state, view)
-    sources = tuple(entry.id for entry in entries if entry.id is not None)
-    seqs = tuple(entry.seq for entry in entries if entry.seq is not None)
+    entries = strategy.recap(state, view, _SHOWN)
     if not entries:
         return None
+    sources = tuple(entry.id for entry in entries if entry.id is not None)
+    seqs = tuple(entry.seq for entry in entries if entry.seq is not None)
     work = Work(
         key="", level=0, sources=sources, source_seqs=seqs, first=sources[0] if sources else "",
         last=sources[-1] if sources else "", first_seq=min(seqs, default=0), last_seq=max(seqs, default=0),
@@ -33,10 +31,3 @@ def transition_request(strategy: Strategy[Any], state: Any, view: BranchView) ->
         work=work, system=_SYSTEM, entries=entries, instruction=_INSTRUCTION, target_tokens=_TARGET,
         max_tokens=_TARGET * 3 // 2,
     )  # fmt: skip
-
-
-def _head_and_memories(entries: list[Entry], strategy: RenderStatsCapable, state: Any, view: BranchView) -> list[Entry]:
-    """Without the recent window, unless that is all there is."""
-    tail = strategy.render_stats(state, view, Budget(max_tokens=_SHOWN, reserve_for_response=0)).tail.count
-    kept = entries[: len(entries) - tail] if tail else entries
-    return kept or entries

@@ -11,6 +11,7 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
+from chronicle_py.collections import Map
 from chronicle_py.context.payloads import (
     ADOPT,
     EDIT,
@@ -20,6 +21,7 @@ from chronicle_py.context.payloads import (
     REMOVE,
     SUMMARY,
     UNPIN,
+    Call,
     EditFacts,
     Facts,
     HeadResetPayload,
@@ -43,7 +45,7 @@ from chronicle_py.strategies.autobiographical.line import place
 from chronicle_py.strategies.autobiographical.memories import chunk_rows, take_in, take_in_merge, void_chunk
 from chronicle_py.strategies.autobiographical.protection import pinned, unpinned
 from chronicle_py.strategies.autobiographical.state import Head, State
-from chronicle_py.strategies.pairs import answered
+from chronicle_py.strategies.pairs import answered, follow
 from chronicle_py.strategies.transcript import (
     changed_row,
     edit_facts,
@@ -52,6 +54,7 @@ from chronicle_py.strategies.transcript import (
     weight_of,
 )
 
+_GONE = 256  # removed results of a tool that are remembered
 _LONGEST_NAME = 64  # characters; a character has at most 4 bytes
 
 
@@ -114,7 +117,7 @@ def _added(state: State, event: Event, facts: Facts, rule: FoldRule) -> State:
     total = state.total + weight_of(facts)
     state = State(
         messages, total, state.due, state.next, state.frontier, state.chunks, state.spans, state.memories,
-        state.queue, state.levels, state.pins, state.guards, state.head, tools, last_phase,
+        state.queue, state.levels, state.pins, state.guards, state.head, tools, last_phase, state.gone,
     )  # fmt: skip
     return come_due(state, rule) if total >= state.due else state
 
@@ -129,6 +132,26 @@ def _ranked(state: State, facts: Facts) -> tuple[tuple[int, ...], Any]:
             tools = tools.set(tool_key(name), rank)
         ranks.append(rank)
     return tuple(ranks), tools
+
+
+def _forgotten(state: State, start: int, stop: int) -> Map[tuple[int, ...]]:
+    """The ranks of removed results, with those of the messages of [start, stop)."""
+    gone, messages = state.gone, state.messages
+    for index, rows in messages.units(messages.unit_start(start), stop):
+        open: tuple[Call, ...] = ()
+        for at, row in enumerate(rows, index):
+            if at >= start:
+                for name, rank in zip(answered(open, row.answers), row.ranks, strict=False):
+                    if name is not None and rank:
+                        known = gone.get(tool_key(name), ())
+                        gone = gone.set(tool_key(name), tuple(sorted({*known, rank})[-_GONE:]))
+            _, open = follow(open, row.calls, row.answers)
+    return gone
+
+
+def removed_results(gone: Map[tuple[int, ...]], name: str) -> tuple[int, ...]:
+    """The ranks of the results of a tool that were removed, the newest of them, in order."""
+    return gone.get(tool_key(name), ())
 
 
 def tool_key(name: str) -> str:
@@ -164,14 +187,16 @@ def _removed(state: State, cut: RemovePayload, rule: FoldRule) -> State:
     start, stop = messages.index_of(cut.first_seq), messages.index_of(cut.last_seq + 1)
     if start >= stop:
         return state
-    gone, end = messages.offset(stop) - messages.offset(start), messages.unit_end(stop - 1)
+    lost, end = messages.offset(stop) - messages.offset(start), messages.unit_end(stop - 1)
+    if rule.tool_result_max_last_n is not None:
+        state = replace(state, gone=_forgotten(state, start, stop))
     touched = []
     at = max(0, place(state.spans, messages.rows[start].seq + 1) - 1)
     while at < len(state.spans) and (span := state.spans[at]).first <= cut.last_seq:
         if span.last >= cut.first_seq and span.chunk not in touched:
             touched.append(span.chunk)
         at += 1
-    state = replace(state, messages=messages.removed(start, stop), total=state.total - gone)
+    state = replace(state, messages=messages.removed(start, stop), total=state.total - lost)
     for number in touched:
         state = void_chunk(state, number)
         state = _recounted(state, number)

@@ -6,6 +6,7 @@ renders ask. A range protects whole pairs, worked out when it is asked, for an e
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ def pinned(state: State, event: Event, pin: PinPayload) -> State:
     new = Pin(
         event.seq, event.key, pin.first, pin.first_seq, pin.last, pin.last_seq, pin.kind, pin.name, event.time
     )  # fmt: skip
-    guards = _joined([*state.guards, (pin.first_seq, pin.last_seq)])
+    guards = _with(state.guards, pin.first_seq, pin.last_seq)
     return replace(state, pins=state.pins.append(new), guards=guards)
 
 
@@ -42,6 +43,20 @@ def unpinned(state: State, rule: Rule, seq: int) -> State:
     if start >= stop:
         return state
     return settle(state, rule, start, messages.unit_from(stop))
+
+
+def _with(guards: tuple[tuple[int, int], ...], first: int, last: int) -> tuple[tuple[int, int], ...]:
+    """The guards with one more range, joined with those that it overlaps or touches."""
+    start = bisect_left(guards, first - 1, key=_last)
+    stop = start
+    while stop < len(guards) and guards[stop][0] <= last + 1:
+        first, last = min(first, guards[stop][0]), max(last, guards[stop][1])
+        stop += 1
+    return (*guards[:start], (first, last), *guards[stop:])
+
+
+def _last(guard: tuple[int, int]) -> int:
+    return guard[1]
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

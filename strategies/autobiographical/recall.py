@@ -168,7 +168,8 @@ class Recall:
                     break
                 taken += one.tokens
                 shown.append(one)
-            limit -= max(taken, min(limit, (limit * least) // 100))
+            if found[phase]:  # where there are any, their part is kept for them
+                limit -= max(taken, min(limit, (limit * least) // 100))
         return shown
 
     def _memory(self, level: int, number: int) -> Memory:

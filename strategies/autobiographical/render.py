@@ -7,13 +7,14 @@ those that are shown are read, and one pair more where they do not all fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from chronicle_py.strategies.autobiographical.chunks import chunk_at, head_index, seq_at
-from chronicle_py.strategies.autobiographical.fold import results_of
+from chronicle_py.strategies.autobiographical.fold import removed_results, results_of
 from chronicle_py.strategies.autobiographical.line import NONE, link_of
 from chronicle_py.strategies.autobiographical.plan import Plan, PlanRule
 from chronicle_py.strategies.autobiographical.protection import protected_units
@@ -77,19 +78,24 @@ def limits(state: State, rule: RenderRule) -> Limits:
 
         def old(tool: str, rank: int) -> bool:
             if tool not in last:
-                last[tool] = last_old_result(results_of(state.tools, tool), rule.results_kept(tool))
+                last[tool] = last_old_result(
+                    results_of(state.tools, tool), rule.results_kept(tool), removed_results(state.gone, tool)
+                )
             return rank <= last[tool]
 
     return Limits(rule.max_message_tokens, rule.tool_use_input_max_tokens, old)
 
 
-def last_old_result(results: int, kept: int | None) -> int:
+def last_old_result(results: int, kept: int | None, removed: Sequence[int] = ()) -> int:
     """The rank of the newest result of a tool that is shown as a marker; 0: none. At most `kept` keep their content,
-    and the limit moves in steps of half of them."""
+    and the limit moves in steps of half of them. `removed`: ranks of results that do not count, in order."""
     if kept is None or results <= kept:
         return 0
     step = max(1, kept // 2)
-    return -(-(results - kept) // step) * step
+    last = -(-(results - kept) // step) * step
+    while last and results - (last - step) - (len(removed) - bisect_right(removed, last - step)) <= kept:
+        last -= step
+    return last
 
 
 class _Canvas:

@@ -46,14 +46,14 @@ def request(state: State, work: Work, view: MessageView, rule: RequestRule) -> R
     """The request for a piece of work. Cost: reading its messages, and the memories shown along."""
     budgets = (rule.l1_budget_tokens, rule.l2_budget_tokens, rule.l3_budget_tokens)
     entries = [
-        _remembered(memory, view, rule)
+        remembered(memory, view, rule)
         for level in range(LEVELS, 0, -1)
         for memory in _earlier(state, level, work.first_seq, budgets[level - 1])
     ]
     if work.level == 1:
-        entries += _said([view.message(seq) for seq in work.source_seqs], view)
+        entries += said([view.message(seq) for seq in work.source_seqs], view)
     else:
-        entries += [_remembered(memory, view, rule) for memory in _sources(state, work)]
+        entries += [remembered(memory, view, rule) for memory in _sources(state, work)]
     target = rule.summary_target_tokens
     return Request(
         work=work, system=rule.system_prompt, entries=entries,
@@ -83,12 +83,13 @@ def _sources(state: State, work: Work) -> Iterator[Memory]:
         yield known[int(id.partition("-")[2])]
 
 
-def _remembered(memory: Memory, view: MessageView, rule: RequestRule) -> Entry:
+def remembered(memory: Memory, view: MessageView, rule: RequestRule) -> Entry:
+    """A memory as the agent's own words."""
     blocks: list[Block] = [Text(view.text(payload_of(memory)))]
     return Entry(rule.summary_participant, "assistant", blocks, memory.tokens, summary=memory.id)
 
 
-def _said(messages: Sequence[ViewedMessage], view: MessageView) -> list[Entry]:
+def said(messages: Sequence[ViewedMessage], view: MessageView) -> list[Entry]:
     """Messages as text."""
     names = match([message.blocks for message in messages])
     entries = []

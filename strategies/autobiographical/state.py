@@ -146,6 +146,9 @@ class State(msgspec.Struct, frozen=True):
     head: Head = Head()
     tools: Map[int] = msgspec.field(default_factory=Map[int])  # results of a tool so far
     last_phase: int = 0  # of the last message with tool calls
+    gone: Map[tuple[int, ...]] = msgspec.field(
+        default_factory=Map[tuple[int, ...]]
+    )  # by tool: ranks of removed results
 
 
 def level_of(state: State, level: int) -> Level:

@@ -12,11 +12,13 @@ from chronicle_py.strategies.autobiographical import protection
 from chronicle_py.strategies.autobiographical.known import Summaries, summary_of
 from chronicle_py.strategies.autobiographical.options import MIN_CHUNK_MESSAGES, Options
 from chronicle_py.strategies.autobiographical.plan import Plan, result
+from chronicle_py.strategies.autobiographical.recap import recap
 from chronicle_py.strategies.autobiographical.render import render
 from chronicle_py.strategies.autobiographical.request import request
 from chronicle_py.strategies.autobiographical.state import State
 from chronicle_py.strategies.strategy import (
     Budget,
+    Entry,
     MessageView,
     ProtectedRange,
     Rendering,
@@ -93,6 +95,10 @@ class Autobiographical(Options, frozen=True, kw_only=True):
     def head_start(self, state: State) -> int:
         """The sequence at which the head window begins; 0: at the first message."""
         return state.head.start
+
+    def recap(self, state: State, view: MessageView, tokens: int) -> list[Entry]:
+        """The old head and the top memories, for whoever writes the transition. See recap.py."""
+        return recap(state, view, tokens, self)
 
     # --- the rules that Knowledge has its own for ---
 

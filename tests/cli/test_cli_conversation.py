@@ -152,7 +152,9 @@ def test_a_pin_is_on_its_branch_alone(run: Chronicle) -> None:
     seq, id = said.split()[1:3]
     assert run.lines("pins")[1].split()[:5] == [seq, id, "pin", "message", "3"]
     assert run("pins", "-b", "other") == "no pins\n"
-    assert run("unpin", id, "-b", "other") == f"there is no pin {id} on other; `chronicle pins` lists them\n"
+    assert f"there is no pin {id} on other; `chronicle pins -b other` lists them" in run.fails(
+        "unpin", id, "-b", "other"
+    )
     assert run("unpin", seq) == f"unpinned: {id} on main\n"
     assert run.json("pins") == []
 
@@ -208,6 +210,21 @@ def test_search_finds_words_and_patterns(run: Chronicle) -> None:
     assert run.json("search", "--level", "2") == []
     assert len(run.json("search", "--limit", "1")) == 1
     assert run.json("search", "--limit", "1")[0]["content"] in run("search", "--full")
+
+
+def test_an_isolated_agent_is_found_by_its_namespace(chronicle: Chronicle) -> None:
+    with chronicle_py.open("chronicle.store", durability="relaxed") as store:
+        cm = ContextManager(store, namespace="agents/lena", isolate=True)
+        cm.add_message("User", "For Lena alone.")
+    assert "keep their messages apart; name one with --namespace: agents/lena" in chronicle.fails("messages")
+    lena = ("--namespace", "agents/lena")
+    (message,) = chronicle.json("messages", *lena)
+    assert message["blocks"] == [{"type": "text", "text": "For Lena alone."}]
+    assert "For Lena alone." in chronicle("compile", *lena)
+    chronicle("pin", "1", *lena)
+    assert len(chronicle.json("pins", *lena)) == 1
+    assert chronicle.json("summarize", *lena)["done"] == 0
+    assert chronicle.json("context-stats", *lena)["messages"] == 1
 
 
 def test_a_namespace_has_pins_of_its_own(run: Chronicle) -> None:

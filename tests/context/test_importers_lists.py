@@ -208,3 +208,11 @@ def test_thinking_of_a_trajectory_is_kept(store: Store) -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     put(store, {"history": [{"role": "assistant", "content": "a", "thinking_blocks": [thinking]}]})
     assert blocks(store) == [[thinking, {"type": "text", "text": "a"}]]
+
+
+@pytest.mark.parametrize("id", ["\ud800", "a\ud800", ""])
+def test_a_message_whose_id_cannot_be_kept_is_known_the_second_time(store: Store, id: str) -> None:
+    file = [{"role": "user", "content": "hi", "id": id}, {"role": "assistant", "content": "ho"}]
+    done = [put(store, file) for _ in range(3)]
+    assert [(found.events, found.known) for found in done] == [(2, 0), (0, 2), (0, 2)]
+    assert [info.name for info in store.branches()] == ["main"]

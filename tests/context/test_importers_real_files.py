@@ -68,6 +68,18 @@ def test_a_real_file_adds_nothing_the_second_time(store: Store, name: str) -> No
     assert [(info.name, info.head) for info in store.branches()] == heads
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_real_file_adds_nothing_where_all_of_it_was_removed(store: Store, name: str) -> None:
+    done = load(store, name)
+    with ContextManager(store) as cm:
+        said = cm.messages()
+        cm.remove_messages(said[0].id, said[-1].id)
+    heads = [(info.name, info.head) for info in store.branches()]
+    again = load(store, name)
+    assert (again.events, again.known) == (0, done.events)
+    assert [(info.name, info.head) for info in store.branches()] == heads
+
+
 def test_all_real_files_live_in_one_store(store: Store) -> None:
     for name in FILES:
         load(store, name)

@@ -184,6 +184,25 @@ def test_generated_names_are_readable_and_new(cm: ContextManager) -> None:
     assert cm.fork().name == "x" * 253 + "-2"
 
 
+def test_a_generated_name_is_not_that_of_a_branch_that_can_be_restored(cm: ContextManager) -> None:
+    talk(cm, "a")
+    assert cm.fork().name == "main-2"
+    cm.store.delete_branch("main-2")
+    assert cm.fork().name == "main-3"
+    cm.store.restore_branch("main-2")
+    assert [info.name for info in cm.branches()] == ["main", "main-2", "main-3"]
+
+
+def test_a_fork_at_what_is_no_message_is_refused(cm: ContextManager) -> None:
+    (message,) = talk(cm, "a")
+    pin = cm.pin(message.id)
+    with pytest.raises(
+        InvalidOperation, match=r"no message but of type 'pin'; fork at a message, or at its sequence, 2"
+    ):
+        cm.fork(at=pin)
+    assert cm.fork(at=2).seq == 2
+
+
 def test_switching_to_what_is_not_there_stays_where_it_was(cm: ContextManager) -> None:
     with pytest.raises(NotFound):
         cm.switch("nowhere")
@@ -218,6 +237,13 @@ def test_undo_takes_several_turns_or_none(cm: ContextManager) -> None:
     assert shown(cm) == ["a", "b"]
 
 
+def test_undo_takes_a_change_of_topic_back_with_the_turn_before_it(cm: ContextManager) -> None:
+    talk(cm, "a", "b", "c", "d")
+    cm.reset_head("something else")
+    cm.undo()
+    assert shown(cm) == ["a", "b"]
+
+
 def test_two_managers_stand_on_branches_of_their_own(store: Store, cm: ContextManager) -> None:
     talk(cm, "a")
     cm.fork("other")
@@ -227,6 +253,23 @@ def test_two_managers_stand_on_branches_of_their_own(store: Store, cm: ContextMa
 
 
 # --- namespaces -----------------------------------------------------------------------------------------------------
+
+
+def test_the_namespace_of_the_agent_without_one_cannot_be_asked_for(store: Store) -> None:
+    for isolate in (False, True):
+        with pytest.raises(InvalidOperation, match="'context' is that of the agent without one"):
+            manager(store, namespace="context", isolate=isolate)
+
+
+def test_an_agent_is_isolated_or_not_for_good(store: Store) -> None:
+    manager(store, namespace="lena", isolate=True)
+    with pytest.raises(InvalidOperation, match=r"'lena' on this store has its own messages, for good: .*isolate=True"):
+        manager(store, namespace="lena")
+    manager(store, namespace="max")
+    with pytest.raises(
+        InvalidOperation, match=r"'max' on this store has the shared messages, for good: .*isolate=False"
+    ):
+        manager(store, namespace="max", isolate=True)
 
 
 def test_agents_share_messages_and_nothing_else(store: Store) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from talking import manager, shown, talk
+from talking import manager, shown, talk, words
 from tiny_strategy import Tiny
 
 from chronicle_py import BlobRef, Store
@@ -11,6 +13,7 @@ from chronicle_py.context import ContextManager, Patience
 from chronicle_py.context.memory import Memory
 from chronicle_py.context.payloads import ADOPT, SUMMARY, SummaryPayload
 from chronicle_py.errors import InvalidOperation, NotFound, SummarizerFailed
+from chronicle_py.strategies import Autobiographical, Request
 
 
 @pytest.fixture
@@ -168,3 +171,47 @@ def test_tiny_is_a_strategy_with_every_capability() -> None:
 
     for capability in (Pinnable, Searchable, Resettable, RenderStatsCapable):
         assert isinstance(Tiny(), capability)
+
+
+@pytest.mark.parametrize("options", [{}, {"enforce_budget": False}])
+def test_a_transition_tells_of_head_and_memories_not_of_pins_and_what_is_recent(
+    store: Store, options: dict[str, Any]
+) -> None:
+    asked: list[Request] = []
+
+    def told(request: Request) -> str:
+        asked.append(request)
+        return "summary"
+
+    strategy = Autobiographical(
+        head_window_tokens=50, recent_window_tokens=60, target_chunk_tokens=50, summary_target_tokens=20, **options
+    )
+    cm = ContextManager(store, strategy=strategy, tokenizer=words, summarizer=told)
+    document = cm.add_message("User", "page " * 31_000)
+    cm.mark_document(document.id)
+    for n in range(20):
+        cm.add_message("User" if n % 2 else "Claude", f"turn{n} " * 10)
+    cm.drain()
+    asked.clear()
+    cm.reset_head()
+    (request,) = asked
+    assert sum(words(block.text) for entry in request.entries for block in entry.blocks) < 30_000
+    assert [entry.summary for entry in request.entries if entry.summary] == ["L1-0", "L1-1"]
+    assert not any("turn19" in block.text for entry in request.entries for block in entry.blocks)
+
+
+def test_a_transition_without_head_or_memories_tells_of_the_newest_messages(store: Store) -> None:
+    asked: list[Request] = []
+
+    def told(request: Request) -> str:
+        asked.append(request)
+        return "summary"
+
+    cm = ContextManager(store, strategy=Autobiographical(), tokenizer=words, summarizer=told)
+    cm.add_message("User", "first")
+    cm.add_message("User", "long " * 31_000)
+    cm.add_message("Claude", "last")
+    cm.reset_head()
+    texts = [block.text for entry in asked[0].entries for block in entry.blocks]
+    assert (texts[0], texts[-1]) == ("first", "last")
+    assert 1_000 < words(texts[1]) < 3_000

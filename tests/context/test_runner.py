@@ -138,6 +138,8 @@ def failing(error: BaseException) -> Callable[[Request], str]:
         failing(ValueError("broken")),
         failing(SummarizerFailed("refused")),
         failing(ConnectionError("gone")),
+        failing(SystemExit(3)),
+        failing(asyncio.CancelledError()),
         lambda request: "",
         lambda request: " \n",
         lambda request: None,
@@ -353,6 +355,38 @@ def test_auto_tick_sees_what_a_transaction_brings_when_it_is_over(opener: Opener
             time.sleep(0.02)
         assert cm.auto_idle(5)
         assert shown(cm) == ["sum 1 of a"]
+
+
+@pytest.mark.parametrize("what", ["open", "switch", "undo", "set_strategy", "edit", "remove", "unpin", "reset_head"])
+def test_auto_tick_wakes_by_whatever_may_bring_work(opener: Opener, what: str) -> None:
+    store = opener()
+    asked = Asked(failing(SummarizerFailed("not yet")))
+    auto = Tiny(auto_tick=True)
+    with manager(store, strategy=auto, summarizer=asked, patience=QUICK) as cm:
+        said = talk(cm, *"abcdefgh")
+        assert cm.auto_idle(5)
+        pin = cm.pin(said[0].id)
+        cm.fork("other")
+        asked.before = lambda request: None
+        if what == "open":
+            cm = manager(store, strategy=auto, summarizer=asked)
+        elif what == "switch":
+            cm.switch("other")
+        elif what == "undo":
+            cm.undo()
+        elif what == "set_strategy":
+            cm.set_strategy(auto)
+        elif what == "edit":
+            cm.edit_message(said[7].id, "H")
+        elif what == "remove":
+            cm.remove_message(said[7].id)
+        elif what == "unpin":
+            assert cm.unpin(pin)
+        else:
+            cm.reset_head("another topic")
+        assert cm.auto_idle(5)
+        assert cm.auto_log[-1].outcome in ("recorded", "adopted")
+        cm.close()
 
 
 def test_auto_tick_leaves_what_is_held_back(opener: Opener) -> None:

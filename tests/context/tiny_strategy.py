@@ -186,5 +186,8 @@ class Tiny:
     def head_start(self, state: TinyState) -> int:
         return state.head
 
+    def recap(self, state: TinyState, view: MessageView, tokens: int) -> list[Entry]:
+        return self.render(state, view, Budget(tokens, 0)).entries
+
     def render_stats(self, state: TinyState, view: MessageView, budget: Budget) -> RenderStats:
         return RenderStats(tail=Share(0, 0), total=self.render(state, view, budget).stats.total)

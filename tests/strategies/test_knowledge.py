@@ -130,12 +130,16 @@ def test_synthesis_is_served_first_and_research_last() -> None:
     assert counts == {"synthesis": 7, "lesson": 3, "subagent": 0, "research": 0}
 
 
-def test_others_leave_the_floor_of_synthesis_and_research_has_a_cap() -> None:
+@pytest.mark.parametrize(("synthesised", "lessons"), [(0, 10), (1, 6)])
+def test_others_leave_the_floor_of_synthesis_where_there_is_any(synthesised: int, lessons: int) -> None:
     talk = talk_with(
         merge_threshold=100, l1_budget_tokens=100, l2_budget_tokens=0, l3_budget_tokens=0, recall_header_template=""
     )
     for _ in range(12):
         use(talk, "mcpl:search")
+        use(talk, "lessons:create")
+    for _ in range(synthesised):
+        talk.says(4, 40)
         use(talk, "lessons:create")
     talk.says(2, 5)
     while plan := talk.strategy.plan(talk.state):
@@ -143,7 +147,7 @@ def test_others_leave_the_floor_of_synthesis_and_research_has_a_cap() -> None:
     counts = dict.fromkeys(phases.NAMES, 0)
     for id in talk.shown(10_000):
         counts[talk.strategy.summary(talk.state, id).phase] += 1
-    assert counts == {"synthesis": 0, "lesson": 6, "subagent": 0, "research": 0}
+    assert counts == {"synthesis": synthesised, "lesson": lessons, "subagent": 0, "research": 0}
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,29 @@ def test_only_the_newest_results_of_a_tool_keep_their_content() -> None:
     ]
 
 
+def test_results_that_were_removed_do_not_count_as_the_newest() -> None:
+    talk = talk_with(recent_window_tokens=10_000, tool_result_max_last_n=2)
+    calls = []
+    for at in range(6):
+        calls.append(talk.call(f"a{at}", tool="bash"))
+        talk.answer(f"a{at}", text=f"result {at}")
+
+    def kept() -> list[str]:
+        blocks = [block for entry in talk.render().entries for block in entry.blocks if isinstance(block, ToolResult)]
+        return [str(block.content) for block in blocks if "left out" not in str(block.content)]
+
+    assert kept() == ["result 4", "result 5"]
+    talk.remove(calls[4], calls[5] + 1)
+    assert kept() == ["result 2", "result 3"]
+    talk.call("b", tool="bash")
+    talk.answer("b", text="result 6")
+    assert kept() == ["result 3", "result 6"]
+    talk.remove(calls[1], calls[1] + 1)  # an old one
+    assert kept() == ["result 3", "result 6"]
+    talk.remove(calls[3], calls[3] + 1)
+    assert kept() == ["result 2", "result 6"]
+
+
 def test_pinned_messages_are_shown_in_full() -> None:
     talk = talk_with(tool_result_max_last_n=0, max_message_tokens=15, tool_use_input_max_tokens=1)
     talk.call("a")

@@ -1,7 +1,8 @@
 """Which messages of a source the store has already, and where: what keeps a second import from adding anything.
 
 Each imported message carries the digest of all that was said up to it (`history.chains`). The branches that hold any of
-a file's messages are walked, each shared stretch once. What was removed since counts as there.
+a file's messages are walked, and those that messages were removed from, each shared stretch once: what was removed
+since counts as there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Known:
         seen: set[str] = set()
         for name in names:
             on = conversation.on(name)
-            if any(_holds(on.index(), source, wanted) for source, wanted in ids.items()):
+            index = on.index()
+            if index.removed or any(_holds(index, source, wanted) for source, wanted in ids.items()):
                 self._walk(on, seen)
 
     def _walk(self, conversation: Conversation, seen: set[str]) -> None:

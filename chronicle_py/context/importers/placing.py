@@ -180,7 +180,7 @@ class Placing:
 
     def _add(self, conversation: Conversation, history: History, message: SourceMessage, digest: str) -> int | None:
         external = {"source": history.source, "id": _id(message, digest)}
-        if message.id is not None:
+        if message.id:
             external["said"] = digest
         metadata: dict[str, Any] = {**message.metadata, "external": external}
         try:
@@ -204,5 +204,5 @@ def _has_media(message: SourceMessage) -> bool:
 
 
 def _id(message: SourceMessage, digest: str) -> str:
-    """The external id: the source's own, else the digest."""
-    return digest if message.id is None else message.id
+    """The external id, as it is stored: the source's own, else the digest."""
+    return str(mended(message.id)) if message.id else digest

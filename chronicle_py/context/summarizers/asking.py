@@ -51,7 +51,7 @@ def ask(summarizer: Summarizer, request: Request, patience: Patience) -> str:
                 if not future.done():
                     raise _too_slow(patience) from None
                 raise _failure(error) from error
-            except Exception as error:
+            except (Exception, SystemExit, asyncio.CancelledError) as error:  # of the summarizer's own
                 raise _failure(error) from error
     return _checked(found)
 
@@ -72,7 +72,7 @@ async def ask_async(summarizer: Summarizer, request: Request, patience: Patience
                 raise _too_slow(patience)
             try:
                 found = waiting.result()
-            except Exception as error:
+            except (Exception, SystemExit, asyncio.CancelledError) as error:  # of the summarizer's own
                 raise _failure(error) from error
     return _checked(found)
 
