@@ -128,9 +128,10 @@ def test_threads_that_share_commits_lose_nothing_when_killed(tmp_path: Path) -> 
     for _ in range(5):
         process = start(THREADS, path, "full")
         assert hear(process) == "ready"
-        time.sleep(chance.uniform(0.01, 0.04))
+        begun = hear(process)
+        time.sleep(chance.uniform(0.0, 0.03))
         process.kill()
-        reported = rest(process).splitlines(keepends=True)
+        reported = [begun + "\n", *rest(process).splitlines(keepends=True)]
         for name, seq, id in (line.split() for line in reported if line.endswith("\n")):
             acknowledged[name.replace(".", " "), int(seq)] = id
         with chronicle.open(path, durability="relaxed") as store:
@@ -141,7 +142,7 @@ def test_threads_that_share_commits_lose_nothing_when_killed(tmp_path: Path) -> 
                 } == {}
             assert list(store.branch().state("log")) == [event.payload for event in store.branch().events()]
             assert store.verify(deep=True).ok
-    assert len(acknowledged) > 5
+    assert len(acknowledged) >= 5
 
 
 def test_a_writer_killed_while_others_use_the_store_does_not_disturb_them(tmp_path: Path) -> None:
