@@ -1,9 +1,12 @@
-"""Figures of appending: durable, relaxed, and many in a transaction."""
+"""Figures of appending: durable, relaxed, many in a transaction, and many threads at once."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import chronicle_py as chronicle
-from bench.figure import Measured, at_most, at_most_times, figure
+from bench.figure import RATE, Measured, at_least_times, at_most, at_most_times, figure
 from bench.measure import MS, US, alternate, each, mean, median, quantile, seconds
 from bench.plain_lmdb import PlainLmdb
 from bench.stores import BATCH, SLOT, Session, payload, relaxed
@@ -12,7 +15,11 @@ _BESIDE = "a commit of three puts"
 _DURABLE_ROUND = 25  # small: what a disk does changes from second to second
 _RELAXED_ROUND = 2_000
 _BATCHED_ROUND = 5  # transactions
+_THREADS = (1, 2, 4, 16)
+_THREADED_ROUND = 240  # events, over all threads: a multiple of each number of them
 _BATCHED_ROUNDS = 20  # so up to 100,000 events: random ids cost more as their tree grows
+
+Append = Callable[[dict[str, str]], object]
 
 
 def _commits(
@@ -99,3 +106,54 @@ def batched(session: Session) -> Measured:
     ours, raw = session.once(_batched)
     note = f"{len(ours)} transactions, up to {len(ours) * BATCH:,} events; mean {mean(ours) * US:.2f} µs"
     return Measured(median(ours) * US, median(raw) * US, "putmulti of events and ids", note)
+
+
+def _threaded(session: Session, appends: Callable[[chronicle.Store], list[Append]]) -> Measured:
+    """Durable appends of 16 threads beside those of one; `appends` gives each thread its own."""
+    with chronicle.open(session.new(), durability="full") as store:
+        store.register_state(SLOT, kind="append_log")
+        calls = appends(store)
+
+        def at_once(threads: int) -> list[float]:
+            """Seconds an event."""
+            share = _THREADED_ROUND // threads
+            barrier = threading.Barrier(threads + 1)
+
+            def work(append: Append) -> None:
+                items = [payload(i) for i in range(share)]
+                barrier.wait()
+                each(append, [(item,) for item in items])
+                barrier.wait()
+
+            workers = [threading.Thread(target=work, args=(call,)) for call in calls[:threads]]
+            for worker in workers:
+                worker.start()
+            barrier.wait()
+            found = seconds(barrier.wait) / _THREADED_ROUND
+            for worker in workers:
+                worker.join()
+            return [found]
+
+        times = alternate(session.pick(12, 6), *(lambda n, threads=threads: at_once(threads) for threads in _THREADS))
+    rates = {threads: 1 / median(found) for threads, found in zip(_THREADS, times, strict=True)}
+    note = ", ".join(f"{threads} threads {rates[threads] / rates[1]:.2f} ×" for threads in _THREADS[1:-1])
+    return Measured(rates[16], rates[1], "one thread", note)
+
+
+def _notes(branch: chronicle.Branch) -> Append:
+    return lambda item: branch.append("note", item)
+
+
+@figure("16 threads appending durably to a branch", RATE, at_least_times(3, "one thread"))
+def threads_branch(session: Session) -> Measured:
+    return _threaded(session, lambda store: [_notes(store.branch())] * 16)
+
+
+@figure("16 threads appending durably to an append_log slot", RATE, at_least_times(3, "one thread"))
+def threads_slot(session: Session) -> Measured:
+    return _threaded(session, lambda store: [store.branch().state(SLOT).append] * 16)
+
+
+@figure("16 threads appending durably to a slot on 16 branches", RATE, at_least_times(3, "one thread"))
+def threads_branches(session: Session) -> Measured:
+    return _threaded(session, lambda store: [store.branch().fork(f"{n}").state(SLOT).append for n in range(16)])

@@ -46,6 +46,10 @@ def at_most_times(limit: float, what: str) -> Must:
     return Must(f"≤ {limit:g} × {what}", limit, of="ratio")
 
 
+def at_least_times(limit: float, what: str) -> Must:
+    return Must(f"≥ {limit:g} × {what}", limit, of="ratio", least=True)
+
+
 class Measured(msgspec.Struct, frozen=True):
     """What a measurement returns. `baseline` is in the same unit; `beside` says what it is."""
 
@@ -115,5 +119,5 @@ def figure(name: str, unit: str, must: Must) -> Callable[[Measurement], Measurem
 def shown(value: float, unit: str) -> str:
     """A number with its unit, in as many digits as mean something."""
     if unit == RATE:
-        return f"{round(value, -3):,.0f} {unit}"
+        return f"{round(value, -3 if value >= 10_000 else -1):,.0f} {unit}"
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"

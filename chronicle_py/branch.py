@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +31,7 @@ from chronicle_py.names import check_branch, check_name, check_slot, check_type
 from chronicle_py.records import Ref
 from chronicle_py.shown import shown
 from chronicle_py.transaction import Transaction, while_kept
-from chronicle_py.views import VIEWS, Fixed, Ids, LogView, View
+from chronicle_py.views import VIEWS, Fixed, Ids, LogView, View, listed
 
 if TYPE_CHECKING:
     from chronicle_py.engine import Engine
@@ -111,8 +112,31 @@ class Branch:
 
         `payload`: anything MessagePack holds, or the Struct registered for the type. `slot`: the custom slot that the
         event belongs to. `caused_by`, `linked_to`: ids of events in the store. `expect`: the id of the event that must
-        be the head (0: the branch must be empty), else Conflict. O(log n).
+        be the head (0: the branch must be empty), else Conflict. O(log n). Threads that append at once share a commit.
         """
+        data, version = self._checked(type, payload, slot)
+        return self.operate(slot, type, data, caused_by, linked_to, expect, version)
+
+    async def aappend(
+        self,
+        type: str,
+        payload: Any,
+        *,
+        slot: str | None = None,
+        caused_by: Ids = (),
+        linked_to: Ids = (),
+        expect: str | Event | int | None = None,
+    ) -> Event:
+        """As `append`, for a task: its loop goes on meanwhile, and tasks that append at once share a commit.
+
+        In a transaction of the task's own it is `append`. A task that is cancelled meanwhile may have appended or not.
+        """
+        data, version = self._checked(type, payload, slot)
+        caused_by, linked_to = listed("caused_by", caused_by), listed("linked_to", linked_to)
+        return await self.engine.arun(lambda tx: self.operate(slot, type, data, caused_by, linked_to, expect, version))
+
+    def _checked(self, type: str, payload: Any, slot: str | None) -> tuple[bytes, int]:
+        """The encoded payload and the version of its schema, of an event that may be appended."""
         check_type(type)
         kind = self.engine.event_types.get(type)
         data = encode_payload(payload)
@@ -127,7 +151,7 @@ class Branch:
                     f"slot {slot!r} is of kind {found.record.kind!r} and is changed through branch.state({slot!r}); "
                     "only a slot with a reducer of your own takes events of other types"
                 )
-        return self.operate(slot, type, data, caused_by, linked_to, expect, kind.version if kind else 0)
+        return data, kind.version if kind else 0
 
     def operate(
         self,
@@ -140,25 +164,45 @@ class Branch:
         schema: int = 0,
     ) -> Event:
         """Appends an event whose type, slot and encoded payload were checked. For views, and `append`."""
+        plain = caused_by is _NONE and linked_to is _NONE and BLOB_MARK not in payload
+        if not plain:
+            caused_by, linked_to = listed("caused_by", caused_by), listed("linked_to", linked_to)
         engine = self.engine
-        tx = engine.begin()
+        tx = engine.begin_at_once()
+        if tx is None:
+            return engine.group.run(
+                partial(self._append, slot, type, payload, schema, plain, caused_by, linked_to, expect)
+            )
         start = tx.changes
         try:
-            plain = caused_by is _NONE and linked_to is _NONE and BLOB_MARK not in payload
-            event = tx.append(
-                self.name,
-                type,
-                payload,
-                slot,
-                schema,
-                None if plain else self._refs(tx, payload, caused_by, linked_to),
-                None if expect is None else self._expected(tx, expect),
-            )
+            event = self._append(slot, type, payload, schema, plain, caused_by, linked_to, expect, tx)
+            engine.end(tx, start, None)
         except BaseException as error:
             engine.end(tx, start, error)
             raise
-        engine.end(tx, start, None)
         return event
+
+    def _append(
+        self,
+        slot: str | None,
+        type: str,
+        payload: bytes,
+        schema: int,
+        plain: bool,
+        caused_by: Ids,
+        linked_to: Ids,
+        expect: str | Event | int | None,
+        tx: Transaction,
+    ) -> Event:
+        return tx.append(
+            self.name,
+            type,
+            payload,
+            slot,
+            schema,
+            None if plain else self._refs(tx, payload, caused_by, linked_to),
+            None if expect is None else self._expected(tx, expect),
+        )
 
     def _refs(
         self, tx: Transaction, payload: bytes, caused_by: Ids, linked_to: Ids
@@ -170,15 +214,10 @@ class Branch:
                 raise NotFound(
                     f"the payload refers to blob {blobs[i : i + 32].hex()}, which is not here; put_blob it first"
                 )
-        refs = blobs, self._keys(tx, "caused_by", caused_by), self._keys(tx, "linked_to", linked_to)
+        refs = blobs, self._keys(tx, caused_by), self._keys(tx, linked_to)
         return refs if any(refs) else None
 
-    def _keys(self, tx: Transaction, what: str, ids: Ids) -> bytes:
-        if isinstance(ids, str | Event):
-            raise InvalidOperation(f"{what} is a sequence of event ids, not one id; write ({shown(ids)},)")
-        if not isinstance(ids, Iterable):
-            raise InvalidOperation(f"{what} is a sequence of event ids, not {shown(ids)}")
-        ids = list(ids)
+    def _keys(self, tx: Transaction, ids: Ids) -> bytes:
         if not ids:
             return b""
         found = [self._key(tx, i.id if isinstance(i, Event) else i) for i in ids]

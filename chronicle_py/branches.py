@@ -16,7 +16,7 @@ from chronicle_py.kv import REFLOG, REFS, Reader
 from chronicle_py.names import check_branch, check_name
 from chronicle_py.records import MoveRecord, Ref
 from chronicle_py.shown import shown
-from chronicle_py.transaction import Transaction, transaction
+from chronicle_py.transaction import Transaction
 
 MAIN = "main"
 
@@ -124,7 +124,8 @@ def fork(engine: Engine, source: str, name: str, at: int | str | Event | None, d
     """A new branch that shares the history of `source` up to `at`. O(log n), whatever the size of the history."""
     if description:
         check_name("a branch description", description)
-    with transaction(engine) as tx:
+
+    def work(tx: Transaction) -> None:
         ref = tx.ref(source)
         _new_name(tx, name)
         if at is not None:
@@ -135,18 +136,24 @@ def fork(engine: Engine, source: str, name: str, at: int | str | Event | None, d
         now = engine.clock()
         tx.move("fork", name, None, Ref(lineage, seq, key, False, now, source, seq, description), now)
 
+    engine.run(work)
+
 
 def orphan(engine: Engine, name: str) -> None:
     """A new branch without history."""
-    with transaction(engine) as tx:
+
+    def work(tx: Transaction) -> None:
         _new_name(tx, name)
         now = engine.clock()
         tx.move("orphan", name, None, Ref(0, 0, b"", False, now, None, 0), now)
 
+    engine.run(work)
+
 
 def rewind(engine: Engine, name: str, to: int | str | Event) -> None:
     """Sets a branch's head to a place on its history, or to the event of any id in its reflog, forward too."""
-    with transaction(engine) as tx:
+
+    def work(tx: Transaction) -> None:
         ref = tx.ref(name)
         tx.flush()
         try:
@@ -163,6 +170,8 @@ def rewind(engine: Engine, name: str, to: int | str | Event) -> None:
         now = engine.clock()
         after = Ref(lineage, seq, key, False, ref.created, ref.parent, ref.fork_seq, ref.description)
         tx.move("rewind", name, ref, after, now)
+
+    engine.run(work)
 
 
 def _in_reflog(engine: Engine, tx: Transaction, name: str, to: str) -> tuple[int, int, bytes]:
@@ -184,13 +193,14 @@ def delete(engine: Engine, name: str) -> None:
     """Removes the name. The events stay, and `restore` brings the branch back."""
     if name == MAIN:
         raise InvalidOperation("the branch 'main' cannot be deleted; rewind it instead")
-    with transaction(engine) as tx:
-        tx.move("delete", name, tx.ref(check_branch(name)), None, engine.clock())
+    check_branch(name)
+    engine.run(lambda tx: tx.move("delete", name, tx.ref(name), None, engine.clock()))
 
 
 def restore(engine: Engine, name: str) -> None:
     """Brings back a deleted branch with the head it had."""
-    with transaction(engine) as tx:
+
+    def work(tx: Transaction) -> None:
         _new_name(tx, name)
         last = next(iter(_moves(tx.writer, name, reverse=True)), None)
         if last is None or last.before is None:
@@ -198,6 +208,8 @@ def restore(engine: Engine, name: str) -> None:
         before = last.before
         after = msgspec.structs.replace(before, owned=False)
         tx.move("restore", name, None, after, engine.clock())
+
+    engine.run(work)
 
 
 def _moves(reader: Reader, name: str, reverse: bool = False) -> list[MoveRecord]:

@@ -13,11 +13,14 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
 
 from chronicle_py import records
 from chronicle_py.checkpoints import Checkpoints
 from chronicle_py.errors import FormatVersion, InvalidOperation, ReadOnly
 from chronicle_py.event import SALT_SIZE, EventType
+from chronicle_py.group_commit import GroupCommit
 from chronicle_py.kv import META, Reader, ReadScope, Writer
 from chronicle_py.lineages import Lineages
 from chronicle_py.lmdb_kv import LmdbFile
@@ -29,6 +32,7 @@ from chronicle_py.transaction import Tip, Transaction, current_task
 
 Clock = Callable[[], int]
 Entropy = Callable[[int], bytes]
+T = TypeVar("T")
 _SALTS = 256  # drawn from the system at once
 
 
@@ -47,6 +51,12 @@ def _checked(clock: Clock) -> Clock:
         return found
 
     return now
+
+
+def _let_go(lock: threading.RLock) -> None:
+    """Releases the lock if this thread has it: an interrupt can come right after it was acquired, before we know."""
+    with suppress(RuntimeError):  # it has not
+        lock.release()
 
 
 class Engine:
@@ -68,6 +78,7 @@ class Engine:
         self.log = Log(self.lineages)
         self.slots = SlotTable(self)
         self.checkpoints = Checkpoints(self)
+        self.group = GroupCommit(self)
         self._tip: Tip | None = None
         self._version = -1  # of the newest snapshot seen
         self._generation = file.generation
@@ -142,7 +153,7 @@ class Engine:
     def read(self) -> ReadScope:
         """A snapshot for the calling thread and task; its `with` block closes it."""
         if self.closed:
-            raise InvalidOperation(f"the store {self.kv.path} was closed; open it again")
+            raise self._was_closed()
         tx: Transaction | None = self.kv.writer
         if tx is not None and tx.engine is self and tx.mine():
             if not tx.abandoned:
@@ -203,10 +214,48 @@ class Engine:
             raise InvalidOperation("objects are stored inside a transaction only")
         return tx.writer
 
+    def run(self, work: Callable[[Transaction], T]) -> T:
+        """Runs an operation in the running transaction, or in one of its own, whose commit it may share with others.
+
+        `work` may run on another thread, and again after a failure of others: it runs no code of the caller's, and
+        changes nothing but the transaction.
+        """
+        tx = self.begin_at_once()
+        if tx is None:
+            return self.group.run(work)
+        start = tx.changes
+        try:
+            found = work(tx)
+            self.end(tx, start, None)
+        except BaseException as error:
+            self.end(tx, start, error)
+            raise
+        return found
+
+    async def arun(self, work: Callable[[Transaction], T]) -> T:
+        """The same for a task, which waits without holding up its loop."""
+        if self.running() is not None:
+            return self.run(work)
+        self._check_writable()
+        return await self.group.arun(work)
+
     def begin(self) -> Transaction:
         """The running transaction of this thread and task, joined, or a new one. Waits for other writers."""
+        tx = self.begin_at_once()
+        if tx is not None:
+            return tx
+        lock = self.kv.lock
+        try:
+            lock.acquire()
+            return self._begin()
+        except BaseException:
+            _let_go(lock)
+            raise
+
+    def begin_at_once(self) -> Transaction | None:
+        """As `begin`; None where the commit should be shared with those of others that wait."""
         if self.closed:
-            raise InvalidOperation(f"the store {self.kv.path} was closed; open it again")
+            raise self._was_closed()
         tx: Transaction | None = self.kv.writer
         mine = tx is not None and tx.thread == threading.get_ident()
         if tx is not None and mine and tx.abandoned:
@@ -226,37 +275,58 @@ class Engine:
             tx.depth += 1
             return tx
         if self.readonly:
-            raise ReadOnly(f"the store {self.kv.path} was opened with readonly=True; open it without to write")
-        lock = self.kv.lock
-        lock.acquire()
+            self._check_writable()
+        group, lock = self.group, self.kv.lock
         try:
-            writer = self.kv.write()
-            try:
-                tip = self._tip
-                if (
-                    tip is None
-                    or tip.version + 1 != writer.version
-                    or self._generation != self.kv.generation
-                    or self._version != tip.version
-                ):
-                    if self._notice(writer):
-                        writer.abort()
-                        writer = self.kv.write()
-                        self._notice(writer)
-                    tip = Tip(writer.version - 1, self.kv.generation)
-                tx = Transaction(self, writer, tip)
-            except BaseException:
-                writer.abort()
-                raise
-            self._tip = None  # until it has committed
-            self.kv.writer = tx
-            return tx
+            if not self.kv.durable:  # then a commit costs less than to wake one who waits for it: nothing is shared
+                lock.acquire()
+            elif group.leader is not None or group.expected > 1 or not lock.acquire(False):
+                return None
+            return self._begin()
         except BaseException:
-            lock.release()
+            _let_go(lock)
             raise
 
+    def _was_closed(self) -> InvalidOperation:
+        return InvalidOperation(f"the store {self.kv.path} was closed; open it again")
+
+    def _check_writable(self) -> None:
+        if self.closed:
+            raise self._was_closed()
+        if self.readonly:
+            raise ReadOnly(f"the store {self.kv.path} was opened with readonly=True; open it without to write")
+
+    def _begin(self) -> Transaction:
+        """A new transaction. The caller has the lock."""
+        if self.closed:  # while this thread waited
+            raise self._was_closed()
+        writer = self.kv.write()
+        try:
+            tip = self._tip
+            if (
+                tip is None
+                or tip.version + 1 != writer.version
+                or self._generation != self.kv.generation
+                or self._version != tip.version
+            ):
+                if self._notice(writer):
+                    writer.abort()
+                    writer = self.kv.write()
+                    self._notice(writer)
+                tip = Tip(writer.version - 1, self.kv.generation)
+            tx = Transaction(self, writer, tip)
+        except BaseException:
+            writer.abort()
+            raise
+        self._tip = None  # until it has committed
+        self.kv.writer = tx
+        return tx
+
     def end(self, tx: Transaction, start: int, error: BaseException | None) -> None:
-        """Leaves a transaction; the outermost leaving commits, or aborts. `start`: its `changes` when it was joined."""
+        """Leaves a transaction; the outermost leaving commits, or aborts. `start`: its `changes` when it was joined.
+
+        Once more with the error, after this has raised it itself (an interrupt comes at any place), does no harm.
+        """
         if self.kv.writer is not tx:
             if error is not None:
                 return
@@ -267,7 +337,7 @@ class Engine:
         tx.depth -= 1
         if error is not None and tx.changes != start:
             tx.failure = tx.failure or f"{type(error).__name__}: {error}"
-        if tx.depth:
+        if tx.depth > 0:
             return
         if tx.thread != threading.get_ident():
             tx.abandoned = True
@@ -304,7 +374,7 @@ class Engine:
             self.kv.lock.release()
 
     def _abort(self, tx: Transaction) -> None:
-        tx.aborted = True
+        tx.aborted = not tx.writer.committed  # it is when an interrupt came right after its commit
         tx.writer.abort()
         self.forget()
 

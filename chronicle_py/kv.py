@@ -61,6 +61,11 @@ class Reader(Protocol):
 class Writer(Reader, Protocol):
     """A snapshot with changes. Exactly one is open at a time, over all processes."""
 
+    @property
+    def committed(self) -> bool:
+        """Whether `commit` has done its work, also where an interrupt followed that hid its return."""
+        ...
+
     def put(self, space: int, key: bytes, value: bytes, append: bool = False, overwrite: bool = True) -> None:
         """`append`: the key is above all keys there, which then fill whole pages. Without `overwrite` a key that is
         there keeps its value."""

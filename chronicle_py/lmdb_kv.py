@@ -157,7 +157,15 @@ class LmdbReader:
 class LmdbWriter(LmdbReader):
     """The one write transaction."""
 
-    __slots__ = ()
+    __slots__ = ("committed",)
+
+    def __init__(self, txn: lmdb.Transaction, dbs: list[Any], path: str) -> None:
+        self._txn: Any = txn
+        self._dbs = dbs
+        self._path = path
+        self.version: int = txn.id()
+        self.snapshot = None
+        self.committed = False
 
     def put(self, space: int, key: bytes, value: bytes, append: bool = False, overwrite: bool = True) -> None:
         try:
@@ -186,6 +194,10 @@ class LmdbWriter(LmdbReader):
             with suppress(lmdb.Error):
                 self._txn.abort()
             _refuse(error, "committing to", self._path)
+        except BaseException as error:
+            self.committed = not isinstance(error, Exception)  # an interrupt waits until LMDB's call is over
+            raise
+        self.committed = True
 
     def abort(self) -> None:
         self._txn.abort()
@@ -201,7 +213,7 @@ class LmdbFile:
         self.generation = 0
         self.map_size = map_size
         self.users = 0
-        self.lock = threading.Lock()  # held by the writer of this process, see transaction.py
+        self.lock = threading.RLock()  # held by the writer of this process, see engine.py; no thread takes it twice
         self.writer: Any = None  # that writer's Transaction
         self._opening = threading.Lock()
         self._forked = False
@@ -292,7 +304,7 @@ class LmdbFile:
 
     def _after_fork(self) -> None:
         _abandon(self._env)
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self._opening = threading.Lock()
         self.writer = None
         self._forked = True

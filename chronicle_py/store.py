@@ -22,7 +22,7 @@ from chronicle_py.names import check_slot, check_type
 from chronicle_py.objects import Blob, pack_blob, unpack_blob
 from chronicle_py.reducers import Reducer
 from chronicle_py.shown import shown
-from chronicle_py.transaction import transaction
+from chronicle_py.transaction import Transaction, transaction
 from chronicle_py.verify import Progress, Report, verify
 
 Durability = Literal["full", "relaxed"]
@@ -70,7 +70,8 @@ def open(
 
     `durability`: "full" returns from a commit when it is on disk; "relaxed" when it is with the operating system: a
     killed process loses nothing, a power failure may lose the newest commits and damage the file. `clock` returns µs
-    since the epoch, `entropy(n)` n bytes; give both and everything about the store repeats exactly. `map_size`: bytes
+    since the epoch, `entropy(n)` n bytes, each called by whichever thread commits; give both and everything about the
+    store repeats exactly. `map_size`: bytes
     reserved (not used) for the file, 64 GiB; the same in every process. O(1), about 0.2 ms.
     """
     if durability not in ("full", "relaxed"):
@@ -210,10 +211,13 @@ class Store:
     def put_blob(self, data: bytes, media_type: str = "application/octet-stream") -> str:
         """Stores bytes once and returns their id, to be used in payloads as `BlobRef(id)`."""
         key, stored = pack_blob(data, media_type)
-        with transaction(self._engine) as tx:
+
+        def work(tx: Transaction) -> None:
             if tx.writer.get(OBJECTS, key) is None:
                 tx.writer.put(OBJECTS, key, stored)
                 tx.changes += 1
+
+        self._engine.run(work)
         return key.hex()
 
     def get_blob(self, hash: str) -> Blob:

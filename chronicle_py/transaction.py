@@ -335,7 +335,7 @@ def transaction(engine: Engine) -> Iterator[Transaction]:
     start = running.changes
     try:
         yield running
+        engine.end(running, start, None)
     except BaseException as error:
         engine.end(running, start, error)
         raise
-    engine.end(running, start, None)

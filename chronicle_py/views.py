@@ -7,7 +7,7 @@ checked against the state first, in the same transaction, so that a refused call
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar, overload
 
 import msgspec
@@ -37,13 +37,22 @@ from chronicle_py.reducers import (
     BATCH as TREE_BATCH,
 )
 from chronicle_py.shown import shown
-from chronicle_py.transaction import Transaction, transaction, while_kept
+from chronicle_py.transaction import Transaction, while_kept
 
 if TYPE_CHECKING:
     from chronicle_py.branch import Branch
 
 T = TypeVar("T")
 Ids = Iterable[str | Event]
+
+
+def listed(what: str, ids: Ids) -> tuple[str | Event, ...]:
+    """The ids that a caller gave, walked on its own thread: an iterable may run code of its own."""
+    if isinstance(ids, str | Event):
+        raise InvalidOperation(f"{what} is a sequence of event ids, not one id; write ({shown(ids)},)")
+    if not isinstance(ids, Iterable):
+        raise InvalidOperation(f"{what} is a sequence of event ids, not {shown(ids)}")
+    return tuple(ids)
 
 
 class Fixed(NamedTuple):
@@ -110,6 +119,21 @@ class View:
     ) -> Event:
         self._writable()
         return self._branch.operate(self._slot, type, payload, caused_by, linked_to, expect)
+
+    def _change(
+        self,
+        type: str,
+        payload: Callable[[Any], bytes],
+        caused_by: Ids,
+        linked_to: Ids,
+        expect: str | Event | int | None,
+    ) -> Event:
+        """As `_operate`, with a payload that is made of, or refused for, the state at the head."""
+        self._writable()
+        caused_by, linked_to = listed("caused_by", caused_by), listed("linked_to", linked_to)
+        return self._branch.engine.run(
+            lambda tx: self._operate(type, payload(self._state_in(tx)), caused_by, linked_to, expect)
+        )
 
     def _writable(self) -> None:
         if self._fixed is not None:
@@ -186,11 +210,12 @@ class DocumentView(View):
         expect: str | Event | int | None = None,
     ) -> Event:
         """Appends to the array at a path. O(log n)."""
-        self._writable()
-        with transaction(self._branch.engine) as tx:
-            document.check_append(self._state_in(tx), path, item)
-            payload = encode_payload({"path": list(path), "item": item})
-            return self._operate(APPEND, payload, caused_by, linked_to, expect)
+
+        def payload(state: Any) -> bytes:
+            document.check_append(state, path, item)
+            return encode_payload({"path": list(path), "item": item})
+
+        return self._change(APPEND, payload, caused_by, linked_to, expect)
 
 
 class TreeView(View, Mapping[str, Any]):
@@ -259,10 +284,13 @@ class TreeView(View, Mapping[str, Any]):
     ) -> Event:
         """Takes a path out; PathKeyError (a NotFound) when it is not there."""
         self._writable()
-        payload = encode_payload({"path": check_path(path)})
-        with transaction(self._branch.engine) as tx:
-            self._must_have(self._state_in(tx), path)
-            return self._operate(REMOVE, payload, caused_by, linked_to, expect)
+        encoded = encode_payload({"path": check_path(path)})
+
+        def payload(state: Map[Any]) -> bytes:
+            self._must_have(state, path)
+            return encoded
+
+        return self._change(REMOVE, payload, caused_by, linked_to, expect)
 
     def batch(
         self,
@@ -284,9 +312,9 @@ class TreeView(View, Mapping[str, Any]):
                 changes.append({"path": check_path(op[1])})
             else:
                 raise InvalidOperation(f'a tree operation is ("put", path, value) or ("remove", path), not {shown(op)}')
-        payload = encode_payload(changes)
-        with transaction(self._branch.engine) as tx:
-            state = self._state_in(tx)
+        encoded = encode_payload(changes)
+
+        def payload(state: Map[Any]) -> bytes:
             there: dict[str, bool] = {}
             for change in changes:
                 path = change["path"]
@@ -295,7 +323,9 @@ class TreeView(View, Mapping[str, Any]):
                         raise self._missing(path)
                     self._must_have(state, path)
                 there[path] = "value" in change
-            return self._operate(TREE_BATCH, payload, caused_by, linked_to, expect)
+            return encoded
+
+        return self._change(TREE_BATCH, payload, caused_by, linked_to, expect)
 
     def _must_have(self, state: Map[Any], path: str) -> None:
         if path not in state:
@@ -462,9 +492,11 @@ class LogView(View, Sequence[Any]):
         """Replaces one item; ItemIndexError (an IndexError) outside. Its origin stays known."""
         self._writable()
         raw = msgspec.Raw(encode_payload(item))
-        with transaction(self._branch.engine) as tx:
-            at = self._index(self._state_in(tx), index)
-            return self._operate(EDIT, encode_payload({"index": at, "item": raw}), caused_by, linked_to, expect)
+
+        def payload(state: ItemLog) -> bytes:
+            return encode_payload({"index": self._index(state, index), "item": raw})
+
+        return self._change(EDIT, payload, caused_by, linked_to, expect)
 
     def redact(
         self,
@@ -481,11 +513,12 @@ class LogView(View, Sequence[Any]):
                 raise InvalidOperation(f"redact takes two indexes (int), not {shown(bound)}")
         if not 0 <= start <= stop:
             raise InvalidOperation(f"redact takes 0 <= start <= stop, not {shown(start)} and {shown(stop)}")
-        self._writable()
-        with transaction(self._branch.engine) as tx:
-            length = len(self._state_in(tx))
-            cut = {"start": min(start, length), "stop": min(stop, length)}
-            return self._operate(REDACT, encode_payload(cut), caused_by, linked_to, expect)
+
+        def payload(state: ItemLog) -> bytes:
+            length = len(state)
+            return encode_payload({"start": min(start, length), "stop": min(stop, length)})
+
+        return self._change(REDACT, payload, caused_by, linked_to, expect)
 
     def set(
         self, items: Iterable[Any], *, caused_by: Ids = (), linked_to: Ids = (), expect: str | Event | int | None = None

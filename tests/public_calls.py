@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -65,11 +66,16 @@ def event_calls() -> dict[str, Call]:
     def append(store: Store, type: Any, payload: Any, slot: Any, caused_by: Any, linked_to: Any, expect: Any) -> Any:
         return store.branch().append(type, payload, slot=slot, caused_by=caused_by, linked_to=linked_to, expect=expect)
 
+    def aappend(store: Store, type: Any, payload: Any, slot: Any, caused_by: Any, linked_to: Any, expect: Any) -> Any:
+        options = {"slot": slot, "caused_by": caused_by, "linked_to": linked_to, "expect": expect}
+        return asyncio.run(store.branch().aappend(type, payload, **options))
+
     def events(store: Store, *arguments: Any) -> Any:
         return list(store.branch().events(*arguments))
 
     return {
         "append": Call(append, ("note", 1, None, (), (), None), "type payload slot caused_by linked_to expect"),
+        "aappend": Call(aappend, ("note", 1, None, (), (), None), "type payload slot caused_by linked_to expect"),
         "append typed": Call(lambda s, p: s.branch().append("point", p), ({"x": 1},), "payload"),
         "events": Call(events, (1, None, None, None, False, None), "start stop types slot reverse limit"),
         "event": Call(lambda s, at: s.branch().event(at), (5,), "at"),

@@ -44,6 +44,24 @@ while True:
 """
 
 
+THREADS = """
+store = chronicle.open(path, durability=sys.argv[2])
+main = store.branch()
+log = main.state("log")
+out = sys.stdout.fileno()
+def work(number):
+    own = store.branch(f"own {number}")
+    while True:
+        event = log.append([number, main.seq])
+        os.write(out, b"main %d %s\\n" % (event.seq, event.id.encode()))
+        event = own.append("note", number)
+        os.write(out, b"own.%d %d %s\\n" % (number, event.seq, event.id.encode()))
+os.write(out, b"ready\\n")
+for number in range(8):
+    threading.Thread(target=work, args=(number,)).start()
+"""
+
+
 def killed_writer(path: Path, durability: str, seed: int, after: float) -> list[tuple[int, str]]:
     """Starts a writer, kills it; returns the (sequence, id) that it had reported."""
     process = start(WRITER, path, durability, seed)
@@ -97,6 +115,34 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path, durabilit
             event = store.branch().state("log").append(["after", round])
             acknowledged[event.seq] = event.id
     assert len(acknowledged) > kills
+
+
+def test_threads_that_share_commits_lose_nothing_when_killed(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    chance = random.Random("threads")
+    with chronicle.open(path, durability="relaxed") as store:
+        store.register_state("log", kind="append_log")
+        for number in range(8):
+            store.branch().fork(f"own {number}")
+    acknowledged: dict[tuple[str, int], str] = {}
+    for _ in range(5):
+        process = start(THREADS, path, "full")
+        assert hear(process) == "ready"
+        begun = hear(process)
+        time.sleep(chance.uniform(0.0, 0.03))
+        process.kill()
+        reported = [begun + "\n", *rest(process).splitlines(keepends=True)]
+        for name, seq, id in (line.split() for line in reported if line.endswith("\n")):
+            acknowledged[name.replace(".", " "), int(seq)] = id
+        with chronicle.open(path, durability="relaxed") as store:
+            for info in store.branches():
+                ids = {event.seq: event.id for event in store.branch(info.name).events()}
+                assert {
+                    seq: id for (name, seq), id in acknowledged.items() if name == info.name and ids.get(seq) != id
+                } == {}
+            assert list(store.branch().state("log")) == [event.payload for event in store.branch().events()]
+            assert store.verify(deep=True).ok
+    assert len(acknowledged) >= 5
 
 
 def test_a_writer_killed_while_others_use_the_store_does_not_disturb_them(tmp_path: Path) -> None:

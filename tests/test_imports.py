@@ -234,6 +234,7 @@ SIGNATURES: list[tuple[Any, str]] = [
     (Store.close, ""),
     (Store.verify, "deep=False, progress=None"),
     (Branch.append, "type, payload, *, caused_by=(), linked_to=(), expect=None"),
+    (Branch.aappend, "type, payload, *, caused_by=(), linked_to=(), expect=None"),
     (Branch.events, "start=1, stop=None, types=None, slot=None, reverse=False, limit=None"),
     (Branch.fork, "name, at=None"),
     (Branch.rewind, "to"),
