@@ -203,6 +203,7 @@ class LmdbFile:
         self.users = 0
         self.lock = threading.Lock()  # held by the writer of this process, see transaction.py
         self.writer: Any = None  # that writer's Transaction
+        self.bells: set[Callable[[], None]] = set()  # called after each commit here, for those who wait for one
         self._opening = threading.Lock()
         self._forked = False
         self._looked = 0.0
@@ -295,6 +296,7 @@ class LmdbFile:
         self.lock = threading.Lock()
         self._opening = threading.Lock()
         self.writer = None
+        self.bells = set()
         self._forked = True
 
     def _look(self) -> None:
@@ -355,6 +357,11 @@ class LmdbFile:
             return LmdbWriter(env.begin(write=True), dbs, self.path)
         except lmdb.Error as error:
             _refuse(error, "writing to", self.path)
+
+    def ring(self) -> None:
+        """Tells those in this process who wait that there may be something new."""
+        for bell in tuple(self.bells):
+            bell()
 
     def sync(self) -> None:
         try:
