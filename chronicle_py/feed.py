@@ -133,7 +133,8 @@ def parse_position(text: object, store: str) -> Cursor:
 
 
 def _change_mark(entry: FeedRecord) -> str:
-    heads = [ref and (ref.seq, ref.key) for ref in (entry.before, entry.after)]
+    """Of a change of this very branch, not of a later one of that name: hence the time when it was made."""
+    heads = [ref and (ref.seq, ref.key, ref.created) for ref in (entry.before, entry.after)]
     return f"{crc32(records.encode((entry.kind, entry.branch, heads))):08x}"
 
 

@@ -163,17 +163,18 @@ class Follower(Iterator[Item], AsyncIterator[Item]):
         import asyncio  # only who uses it pays for it
 
         loop = asyncio.get_running_loop()
+        bells = self._engine.kv.bells
         bell = loop.create_future()
 
         def answer() -> None:
             if not bell.done():
                 bell.set_result(None)
 
-        def ring() -> None:  # on the thread that commits, perhaps when the loop is closed
+        def ring() -> None:  # once, on the thread that commits, perhaps when the loop is closed
+            bells.discard(ring)
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(answer)
 
-        bells = self._engine.kv.bells
         bells.add(ring)
         try:
             if self._read_on():
