@@ -538,6 +538,7 @@ def _check_file(path: str) -> None:
             second = file.read(_PAGE_HEADER + 136)
             if len(second) == _PAGE_HEADER + 136:
                 ends.append(_last_page(second))
+            size = os.fstat(file.fileno()).st_size  # after the ends: a writer may have made the file longer meanwhile
     except FileNotFoundError:
         return
     except IsADirectoryError:
