@@ -34,6 +34,8 @@ from chronicle_py.errors import (
     StoreFull,
 )
 from chronicle_py.event import BlobRef, Event
+from chronicle_py.feed import BranchChange, CaughtUp, Followed, Gone
+from chronicle_py.following import Follower
 from chronicle_py.objects import Blob
 from chronicle_py.reducers import Reducer, reducer
 from chronicle_py.store import Namespace, SlotInfo, Stats, Store, open
@@ -46,8 +48,10 @@ __all__ = [
     "Blob",
     "BlobRef",
     "Branch",
+    "BranchChange",
     "BranchExists",
     "BranchInfo",
+    "CaughtUp",
     "Change",
     "ChronicleError",
     "Conflict",
@@ -55,7 +59,10 @@ __all__ = [
     "CustomView",
     "DocumentView",
     "Event",
+    "Followed",
+    "Follower",
     "FormatVersion",
+    "Gone",
     "InvalidName",
     "InvalidOperation",
     "ItemIndexError",

@@ -44,7 +44,8 @@ class Move(msgspec.Struct, frozen=True):
     after: tuple[int, str] | None
 
 
-def _head(ref: Ref | None) -> tuple[int, str] | None:
+def head_of(ref: Ref | None) -> tuple[int, str] | None:
+    """A head as the public face shows it; the id of an empty branch is ""."""
     return None if ref is None else (ref.seq, ref.key.hex())
 
 
@@ -226,4 +227,4 @@ def reflog(engine: Engine, name: str) -> list[Move]:
         moves = _moves(reader, name)
     if not moves:
         raise NotFound(f"there is and was no branch {name!r}; store.branches() lists those there are")
-    return [Move(n, m.kind, m.time, _head(m.before), _head(m.after)) for n, m in enumerate(moves, 1)]
+    return [Move(n, m.kind, m.time, head_of(m.before), head_of(m.after)) for n, m in enumerate(moves, 1)]

@@ -360,6 +360,8 @@ class Engine:
         finally:
             self.kv.writer = None
             self.kv.lock.release()
+            if self.kv.bells:
+                self.kv.ring()
         if error is None:
             raise InvalidOperation(
                 f"nothing of this transaction was kept, because a part of it failed half-way: {tx.failure}"

@@ -215,6 +215,7 @@ class LmdbFile:
         self.users = 0
         self.lock = threading.RLock()  # held by the writer of this process, see engine.py; no thread takes it twice
         self.writer: Any = None  # that writer's Transaction
+        self.bells: set[Callable[[], None]] = set()  # called after each commit here, for those who wait for one
         self._opening = threading.Lock()
         self._forked = False
         self._looked = 0.0
@@ -307,6 +308,7 @@ class LmdbFile:
         self.lock = threading.RLock()
         self._opening = threading.Lock()
         self.writer = None
+        self.bells = set()
         self._forked = True
 
     def _look(self) -> None:
@@ -367,6 +369,11 @@ class LmdbFile:
             return LmdbWriter(env.begin(write=True), dbs, self.path)
         except lmdb.Error as error:
             _refuse(error, "writing to", self.path)
+
+    def ring(self) -> None:
+        """Tells those in this process who wait that there may be something new."""
+        for bell in tuple(self.bells):
+            bell()
 
     def sync(self) -> None:
         try:
@@ -543,6 +550,7 @@ def _check_file(path: str) -> None:
             second = file.read(_PAGE_HEADER + 136)
             if len(second) == _PAGE_HEADER + 136:
                 ends.append(_last_page(second))
+            size = os.fstat(file.fileno()).st_size  # after the ends: a writer may have made the file longer meanwhile
     except FileNotFoundError:
         return
     except IsADirectoryError:

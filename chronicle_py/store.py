@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -16,6 +16,7 @@ from chronicle_py.branches import BranchInfo
 from chronicle_py.engine import Clock, Engine, Entropy
 from chronicle_py.errors import InvalidName, InvalidOperation, NotFound
 from chronicle_py.event import Event, bind, event_type
+from chronicle_py.following import Follower, follow
 from chronicle_py.kv import EVENTS, LINEAGES, META, OBJECTS, REFS
 from chronicle_py.lmdb_kv import open_file
 from chronicle_py.names import check_slot, check_type
@@ -205,6 +206,27 @@ class Store:
         with engine.read() as reader:
             _, event = engine.log.resolve(reader, id.id if isinstance(id, Event) else id)
             return [bind(effect, engine.event_types) for effect in engine.log.naming(reader, event.key, relation)]
+
+    # --- following ---
+
+    def follow(
+        self,
+        branch: str | Iterable[str] | None = None,
+        types: Iterable[str] | None = None,
+        slots: Iterable[str] | None = None,
+        start: str | None = None,
+        live: bool = True,
+    ) -> Follower:
+        """All that is done in the store, in commit order: what is past, a `CaughtUp`, and what comes, within 50 ms.
+
+        Returns an iterator, which is an async one too, over `Followed` events, `BranchChange`s, and `Gone` where
+        something was collected. `branch`: one name or several; they need not be there yet. `types`, `slots`: only
+        events of one of these types, that carry one of these slots; branch changes are left out then. `start`: the
+        `.position` of an item, to go on right behind it; "now"; None is the beginning. Without `live` it ends after
+        `CaughtUp`. O(log n) to start, O(1) an event; no snapshot is held between batches. Once the store is closed,
+        `next` raises InvalidOperation.
+        """
+        return follow(self._engine, branch, types, slots, start, live)
 
     # --- blobs ---
 

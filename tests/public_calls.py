@@ -122,6 +122,11 @@ def store_calls() -> dict[str, Call]:
         "put_blob": Call(lambda s, *a: s.put_blob(*a), (b"data", "text/plain"), "data media_type"),
         "get_blob": Call(lambda s, hash: s.get_blob(hash), ("ab" * 32,), "hash"),
         "BlobRef": Call(lambda s, hash: BlobRef(hash), ("ab" * 32,), "hash"),
+        "follow": Call(
+            lambda s, *a: list(s.follow(*a, live=False)),
+            ("main", ["note"], ["tree"], "now"),
+            "branch types slots start",
+        ),
         "verify": Call(lambda s, deep, progress: s.verify(deep, progress), (False, None), "deep progress"),
     }
 

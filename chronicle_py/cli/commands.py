@@ -6,6 +6,7 @@ from chronicle_py.cli import (  # noqa: F401  (they register)
     compiling,
     conversation,
     exchanging,
+    following,
     history,
     remembering,
     slots,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -26,7 +26,7 @@ from chronicle_py.cli.options import (
 SECTION = "Looking"
 _LIMIT, _LIMIT_OF_ALL = 20, 6
 _MOST_BRANCHES = 50
-_PREVIEW = 100  # characters, off a terminal
+PREVIEW = 100  # characters, off a terminal
 
 
 @app.command(rich_help_panel=SECTION)
@@ -149,20 +149,15 @@ class _Log:
         return {**output.event_json(event), "heads": self._heads.get(event.id, [])}
 
     def _pieces(self, drawn: str, what: Event | str, width: int | None) -> list[output.Piece]:
-        if not _can_print(drawn):
+        if not can_print(drawn):
             drawn = drawn.translate(graph.ASCII)
         if isinstance(what, str):
             return [(drawn, "yellow"), " " if drawn else "", (what, "dim")]
         seq = f" {what.seq:>{self._digits}} "
         names = self._names(what)
         used = len(drawn) + len(seq) + 11 + len(names)
-        room = _PREVIEW if width is None else max(20, width - used - 1)
-        role, colon, rest = preview.event_line(what, self._kinds, room).partition(":")
-        bold = "bold" if colon and " " not in role else ""
-        return [
-            (drawn, "yellow"), (seq, "cyan"), (output.short(what.id), "dim"), " ", (role, bold), colon + rest,
-            (names, "green"),
-        ]  # fmt: skip
+        room = PREVIEW if width is None else max(20, width - used - 1)
+        return [(drawn, "yellow"), (seq, "cyan"), *event_pieces(what, self._kinds, room), (names, "green")]
 
     def _names(self, event: Event) -> str:
         heads = self._heads.get(event.id, [])
@@ -178,7 +173,14 @@ class _Log:
         ]
 
 
-def _can_print(text: str) -> bool:
+def event_pieces(event: Event, kinds: Mapping[str, str], room: int) -> list[output.Piece]:
+    """An event's id, and what it did in at most `room` characters."""
+    role, colon, rest = preview.event_line(event, kinds, room).partition(":")
+    bold = "bold" if colon and " " not in role else ""
+    return [(output.short(event.id), "dim"), " ", (role, bold), colon + rest]
+
+
+def can_print(text: str) -> bool:
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -248,21 +250,27 @@ def reflog(
     if json:
         output.print_json(
             [
-                {"number": m.number, "kind": m.kind, "time": m.time, "before": _head(m.before), "after": _head(m.after)}
+                {
+                    "number": m.number,
+                    "kind": m.kind,
+                    "time": m.time,
+                    "before": head_json(m.before),
+                    "after": head_json(m.after),
+                }
                 for m in moves
             ]
-        )
+        )  # fmt: skip
         return
     output.table(
         ("#", "what", "time", "before", "after"),
-        [(m.number, m.kind, output.when(m.time), _place(m.before), _place(m.after)) for m in moves],
+        [(m.number, m.kind, output.when(m.time), head_text(m.before), head_text(m.after)) for m in moves],
         right=("#",),
     )
 
 
-def _head(head: tuple[int, str] | None) -> dict[str, Any] | None:
+def head_json(head: tuple[int, str] | None) -> dict[str, Any] | None:
     return None if head is None else {"seq": head[0], "id": head[1] or None}
 
 
-def _place(head: tuple[int, str] | None) -> str:
+def head_text(head: tuple[int, str] | None) -> str:
     return "-" if head is None else "empty" if not head[0] else f"{head[0]} {output.short(head[1])}"

@@ -6,6 +6,7 @@ wrapped to a width.
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -60,6 +61,21 @@ def _console() -> Console:
     )
 
 
+def check_reader() -> None:
+    """BrokenPipeError when stdout is a pipe that nobody reads any more. A write would say so, if there were one to do;
+    a system without `poll` waits for that."""
+    if not hasattr(select, "poll"):
+        return
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file, as under test
+        return
+    watch = select.poll()
+    watch.register(number, 0)
+    if any(found & select.POLLERR for _, found in watch.poll(0)):
+        raise BrokenPipeError
+
+
 def terminal_width() -> int | None:
     """Columns of the terminal, None where output goes elsewhere."""
     if not sys.stdout.isatty():
@@ -103,6 +119,11 @@ def print_json_array(values: Iterable[Any]) -> None:
         write(("[" if first else ",") + "\n" + msgspec.json.encode(to_json(value)).decode())
         first = False
     write("[]\n" if first else "\n]\n")
+
+
+def print_json_line(value: Any) -> None:
+    """One value on one line."""
+    sys.stdout.write(msgspec.json.encode(to_json(value)).decode() + "\n")
 
 
 def pretty(value: Any) -> str:

@@ -14,9 +14,9 @@ from cli_runner import ENVIRONMENT, SAMPLE, Chronicle, in_folder
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "cli.md"
 COMMANDS = (
-    "init", "import", "append", "log", "show", "branches", "fork", "orphan", "rewind", "reflog", "delete-branch",
-    "restore-branch", "slots", "state", "diff", "blob", "replay", "verify", "stats", "export", "messages", "say",
-    "compile", "context-stats", "summarize", "search", "pin", "pins", "unpin",
+    "init", "import", "append", "log", "follow", "show", "branches", "fork", "orphan", "rewind", "reflog",
+    "delete-branch", "restore-branch", "slots", "state", "diff", "blob", "replay", "verify", "stats", "export",
+    "messages", "say", "compile", "context-stats", "summarize", "search", "pin", "pins", "unpin",
 )  # fmt: skip
 
 

@@ -32,10 +32,10 @@ def run(chronicle: Chronicle) -> Chronicle:
 
 
 NEEDS_A_STORE = [
-    ("append", "note", "1"), ("log",), ("log", "--all"), ("show", "1"), ("branches",), ("fork", "x"), ("orphan", "x"),
-    ("rewind", "1"), ("reflog",), ("delete-branch", "x"), ("restore-branch", "x"), ("slots",), ("state", "messages"),
-    ("slots", "--add", "x", "--kind", "value"), ("diff", "messages", "1", "2"), ("blob", "put", __file__),
-    ("blob", "get", "abcdef"), ("replay",), ("verify",), ("stats",), ("export",),
+    ("append", "note", "1"), ("log",), ("log", "--all"), ("follow",), ("show", "1"), ("branches",), ("fork", "x"),
+    ("orphan", "x"), ("rewind", "1"), ("reflog",), ("delete-branch", "x"), ("restore-branch", "x"), ("slots",),
+    ("state", "messages"), ("slots", "--add", "x", "--kind", "value"), ("diff", "messages", "1", "2"),
+    ("blob", "put", __file__), ("blob", "get", "abcdef"), ("replay",), ("verify",), ("stats",), ("export",),
 ]  # fmt: skip
 
 
@@ -58,6 +58,9 @@ FAILURES = [
     (("log", "--at", "13"), "sequences 0 to 12"),
     (("log", "--at", "abcdef"), "no event has an id that starts with 'abcdef'"),
     (("log", "--slot", "nope"), "no slot 'nope'"),
+    (("follow", "--from", "12"), "'12' is no position"),
+    (("follow", "--from", "1.2-0123456789abcdef"), "is a position in another store"),
+    (("follow", "-b", "a\nb"), "control characters"),
     (("show", "13"), "sequences 0 to 12"),
     (("show", "0"), "before its first event"),
     (("show", "999999"), "no event has an id that starts with '999999'"),

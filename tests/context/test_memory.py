@@ -10,6 +10,7 @@ from tiny_strategy import Tiny
 
 from chronicle_py import BlobRef, Store
 from chronicle_py.context import ContextManager, Patience
+from chronicle_py.context.blocks import Text
 from chronicle_py.context.memory import Memory
 from chronicle_py.context.payloads import ADOPT, SUMMARY, SummaryPayload
 from chronicle_py.errors import InvalidOperation, NotFound, SummarizerFailed
@@ -173,6 +174,10 @@ def test_tiny_is_a_strategy_with_every_capability() -> None:
         assert isinstance(Tiny(), capability)
 
 
+def texts_of(request: Request) -> list[str]:
+    return [block.text for entry in request.entries for block in entry.blocks if isinstance(block, Text)]
+
+
 @pytest.mark.parametrize("options", [{}, {"enforce_budget": False}])
 def test_a_transition_tells_of_head_and_memories_not_of_pins_and_what_is_recent(
     store: Store, options: dict[str, Any]
@@ -195,9 +200,10 @@ def test_a_transition_tells_of_head_and_memories_not_of_pins_and_what_is_recent(
     asked.clear()
     cm.reset_head()
     (request,) = asked
-    assert sum(words(block.text) for entry in request.entries for block in entry.blocks) < 30_000
+    texts = texts_of(request)
+    assert sum(map(words, texts)) < 30_000
     assert [entry.summary for entry in request.entries if entry.summary] == ["L1-0", "L1-1"]
-    assert not any("turn19" in block.text for entry in request.entries for block in entry.blocks)
+    assert not any("turn19" in text for text in texts)
 
 
 def test_a_transition_without_head_or_memories_tells_of_the_newest_messages(store: Store) -> None:
@@ -212,6 +218,6 @@ def test_a_transition_without_head_or_memories_tells_of_the_newest_messages(stor
     cm.add_message("User", "long " * 31_000)
     cm.add_message("Claude", "last")
     cm.reset_head()
-    texts = [block.text for entry in asked[0].entries for block in entry.blocks]
+    texts = texts_of(asked[0])
     assert (texts[0], texts[-1]) == ("first", "last")
     assert 1_000 < words(texts[1]) < 3_000
