@@ -54,7 +54,7 @@ def read_ref(reader: Reader, name: str) -> Ref:
     key = name.encode()
     record = reader.get(REFS, key)
     if record is None:
-        raise NotFound(f"there is no branch {name!r}; store.branches() lists those there are")
+        raise NotFound(f"there is no branch {name!r}; see store.branches(), `chronicle branches`")
     return records.decode_ref(key, record, "a branch")
 
 
@@ -205,7 +205,7 @@ def restore(engine: Engine, name: str) -> None:
         _new_name(tx, name)
         last = next(iter(_moves(tx.writer, name, reverse=True)), None)
         if last is None or last.before is None:
-            raise NotFound(f"no branch {name!r} was deleted; store.branches() lists those there are")
+            raise NotFound(f"no branch {name!r} was deleted; see store.branches(), `chronicle branches`")
         before = last.before
         after = msgspec.structs.replace(before, owned=False)
         tx.move("restore", name, None, after, engine.clock())
@@ -226,5 +226,5 @@ def reflog(engine: Engine, name: str) -> list[Move]:
     with engine.read() as reader:
         moves = _moves(reader, name)
     if not moves:
-        raise NotFound(f"there is and was no branch {name!r}; store.branches() lists those there are")
+        raise NotFound(f"there is and was no branch {name!r}; see store.branches(), `chronicle branches`")
     return [Move(n, m.kind, m.time, head_of(m.before), head_of(m.after)) for n, m in enumerate(moves, 1)]

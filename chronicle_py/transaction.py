@@ -107,7 +107,7 @@ class Transaction:
     def ref(self, name: str) -> Ref:
         ref = self.find_ref(name)
         if ref is None:
-            raise NotFound(f"there is no branch {name!r}; store.branches() lists those there are")
+            raise NotFound(f"there is no branch {name!r}; see store.branches(), `chronicle branches`")
         return ref
 
     def set_ref(self, name: str, ref: Ref | None) -> None:

@@ -382,7 +382,7 @@ CASES: list[Case] = [
     ("store.event", {"id": "xyz"}, InvalidOperation, r"an event id is 6 to 64 hex digits, not 'xyz'"),
     ("store.event", {"id": 5}, InvalidOperation, r"an event id is a str of hex digits, not 5"),
     ("effects", {"id": "abcdef"}, NotFound, r"no event has an id that starts with 'abcdef'"),
-    ("branch", {"name": "absent"}, NotFound, r"there is no branch 'absent'; store\.branches\(\) lists"),
+    ("branch", {"name": "absent"}, NotFound, r"there is no branch 'absent'; see store\.branches\(\)"),
     ("branch", {"name": None}, InvalidName, r"a branch name is a str, not None"),
     ("fork", {"name": "side"}, BranchExists, r"there is a branch 'side' already; choose another name or delete"),
     ("fork", {"name": "-x"}, InvalidName, r"does not start with '-'"),

@@ -112,7 +112,7 @@ class MemoryOperations(ABC):
     def _incapable(self, what: str, capability: str) -> InvalidOperation:
         return InvalidOperation(
             f"strategy {self._strategy.name!r} has no {what}: it lacks the capability {capability}, which "
-            "'autobiographical' and 'knowledge' have; choose such a strategy with set_strategy"
+            "'autobiographical' and 'knowledge' have; choose such a strategy with set_strategy (--strategy)"
         )
 
     # --- search ---

@@ -7,7 +7,7 @@ import msgspec
 from chronicle_py.errors import InvalidOperation
 
 _SHOWN = 10
-_SKIP_BAD = ", or leave them out with --skip-bad (skip_bad=True)"
+SKIP_BAD = ", or leave them out with --skip-bad (skip_bad=True)"
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Fault(msgspec.Struct, frozen=True):
 class MalformedFile(InvalidOperation):
     """A file with bad records, of which nothing was imported. `faults` has all of them."""
 
-    def __init__(self, name: str, faults: list[Fault], advice: str = _SKIP_BAD) -> None:
+    def __init__(self, name: str, faults: list[Fault], advice: str = "") -> None:
         self.faults = faults
         shown = "; ".join(map(str, faults[:_SHOWN])) + ("; …" if len(faults) > _SHOWN else "")
         count = "one bad record" if len(faults) == 1 else f"{len(faults):,} bad records"

@@ -14,7 +14,7 @@ import msgspec
 from chronicle_py.errors import ChronicleError, InvalidOperation
 from chronicle_py.event import decode_payload
 from chronicle_py.exchange import lines
-from chronicle_py.exchange.faults import Fault, Imported, MalformedFile
+from chronicle_py.exchange.faults import SKIP_BAD, Fault, Imported, MalformedFile
 from chronicle_py.exchange.graft import Graft, Head, Outcome
 from chronicle_py.exchange.lines import BadLine, BlobLine, BranchLine, End, EventLine, Header, Line, ReadEvent, SlotLine
 from chronicle_py.kv import OBJECTS
@@ -67,7 +67,7 @@ class _Restore:
         self._register()
         outcomes = self._set_branches() if self._writing else {}
         if self._faults and not self._skip:
-            raise MalformedFile(name, self._faults)
+            raise MalformedFile(name, self._faults, SKIP_BAD)
         return Imported(
             FORM, self._graft.added, self._known, self._new_slots, self._new_blobs, dict(outcomes), self._faults
         )
