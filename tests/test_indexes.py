@@ -99,8 +99,6 @@ def check(view: Any, state: Any, path: str, probes: list[Any], prefixes: list[An
         assert list(index.prefix(prefix, reverse=True)) == wanted[::-1]
 
 
-
-
 def between(key: Any, low: Any, high: Any, include: str) -> bool:
     least, most = (None if bound is None else place_of(bound) for bound in (low, high))
     if least is not None and not (key >= least if include in ("both", "low") else key > least):
