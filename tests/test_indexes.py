@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Clock, Entropy
-from hypothesis import given, settings
+from conftest import Clock, Entropy, Opener
+from hypothesis import given
 from hypothesis import strategies as st
 
 import chronicle_py as chronicle
@@ -30,10 +32,15 @@ from chronicle_py import (
     slots,
     tiers,
 )
-from chronicle_py.index_keys import key_of, value_of
+from chronicle_py.event import encode_payload
+from chronicle_py.exchange import export_lines, import_lines
+from chronicle_py.index_keys import key_of, parse_path, path_text, value_of
+from chronicle_py.kv import BLOCKS
 from chronicle_py.records import BLOCK
+from chronicle_py.tiers import Flips, Tiers
+from chronicle_py.transaction import transaction
 
-# --- the model ----------------------------------------------------------------------------------------------------------
+# --- the model -------------------------------------------------------------------------------------------------------
 
 MISSING = object()
 ORDER = [type(None), bool, "nan", float, datetime, str, bytes]
@@ -82,13 +89,13 @@ def check(view: Any, state: Any, path: str, probes: list[Any], prefixes: list[An
     counted = Counter(key for key, _, _ in rows)
     found = list(index.counts())
     assert [(place_of(value), n) for value, n in found] == sorted(counted.items())
-    assert [value for value, _ in index.counts(reverse=True)].__repr__() == [v for v, _ in found[::-1]].__repr__()
+    assert repr(list(index.counts(reverse=True))) == repr(found[::-1])
     for probe in probes:
         wanted = [place for key, place, _ in rows if key == place_of(probe)]
         matches = index.equal(probe)
         assert (list(matches), len(matches), index.count(probe)) == (wanted, len(wanted), len(wanted))
         assert all(same(at_path(item, parts), probe) for _, item in matches.items())
-    for low, high in zip(probes, probes[1:], strict=False):
+    for low, high in pairwise(probes):
         for include in ("both", "low", "high", "neither"):
             wanted = [place for key, place, _ in rows if between(key, low, high, include)]
             assert list(index.range(low, high, include=include)) == wanted, (low, high, include)
@@ -110,7 +117,7 @@ def between(key: Any, low: Any, high: Any, include: str) -> bool:
     return bool(most is not None or least is None or key[0] == least[0])
 
 
-# --- random programs ----------------------------------------------------------------------------------------------------
+# --- random programs -------------------------------------------------------------------------------------------------
 
 HEAD = "https://example.org/a/long/beginning/that/many/texts/share/and/then/"
 TEXTS = [
@@ -310,3 +317,333 @@ def test_an_index_is_what_a_scan_of_the_slot_would_find(
         assert world.store.verify(deep=True).problems == []
     finally:
         world.store.close()
+
+
+# --- keys and sets ---------------------------------------------------------------------------------------------------
+
+
+numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.sampled_from([0, -0.0, 5e-324, 2.0**63])
+
+
+@given(numbers, numbers)
+def test_numbers_sort_exactly_whether_int_or_float(a: float, b: float) -> None:
+    keys = [key_of(a), key_of(b)]
+    assert None not in keys
+    assert (keys[0] < keys[1], keys[0] == keys[1]) == (a < b, a == b)  # type: ignore[operator]
+    assert value_of(str(keys[0])) == a
+
+
+@given(st.text(max_size=70), st.text(max_size=70))
+def test_texts_sort_by_code_points_until_they_are_cut(a: str, b: str) -> None:
+    keys = [str(key_of(a)) + "\0", str(key_of(b)) + "\0"]
+    assert (keys[0] == keys[1]) == (a == b)
+    if a[:64] != b[:64]:
+        assert (keys[0].encode() < keys[1].encode()) == (a < b)
+    if len(a) <= 64:
+        assert value_of(keys[0][:-1]) == a
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=200))
+def test_a_set_of_runs_is_a_set(small: None, changes: list[tuple[int, bool]]) -> None:
+    model: set[str] = set()
+    tiers_now = Tiers()
+    for number, kept in changes:
+        flips = Flips(tiers_now)
+        entry = f"{number:02}"
+        flips.flip(entry, entry not in model)
+        model ^= {entry}
+        flips.settle()
+        if kept:
+            tiers_now = flips.done()
+        else:
+            model ^= {entry}
+    wanted = sorted(model)
+    assert list(tiers_now.scan(None, None)) == wanted
+    assert list(tiers_now.scan("10", "30", reverse=True)) == [e for e in wanted[::-1] if "10" <= e < "30"]
+    assert tiers_now.count("10", "30") == sum("10" <= entry < "30" for entry in wanted)
+    levels = [run.level for run in tiers_now.runs]
+    assert levels == sorted(levels, reverse=True)
+    assert max(Counter(levels).values(), default=0) < tiers.FANOUT
+
+
+def test_paths_have_one_text_each() -> None:
+    assert parse_path("meta.user.0") == ("meta", "user", "0") == parse_path(("meta", "user", 0))
+    assert parse_path("") == parse_path(()) == ()
+    assert path_text(("a.b", "c/d", "~")) == "a~1b.c~2d.~0"
+    for wrong in ("a..b", ("a", ""), (1.5,), (True,), (-1,), 7, b"a"):
+        with pytest.raises(InvalidName):
+            parse_path(wrong)  # type: ignore[arg-type]
+
+
+# --- registering -----------------------------------------------------------------------------------------------------
+
+
+def fill(branch: Branch, count: int, start: int = 0) -> None:
+    with transaction(branch.engine):
+        for n in range(start, start + count):
+            branch.state("log").append({"n": n % 10, "id": f"{n * 7919 % 100003:05}"})
+
+
+@pytest.fixture
+def log(store: Store) -> Store:
+    store.register_state("log", kind="append_log")
+    return store
+
+
+def test_what_cannot_be_indexed_is_refused_and_nothing_is_stored(log: Store) -> None:
+    log.register_state("value", kind="value")
+    with pytest.raises(StateNotRegistered, match="no slot 'nope'"):
+        log.register_index("nope", "a")
+    with pytest.raises(InvalidOperation, match="'value' is of kind 'value'"):
+        log.register_index("value", "a")
+    with pytest.raises(InvalidName, match="at most 255 bytes"):
+        log.register_index("log", "a" * 300)
+    with pytest.raises(InvalidOperation, match="progress"):
+        log.register_index("log", "a", progress=3)  # type: ignore[arg-type]
+    log.register_state("log#taken", kind="value")
+    with pytest.raises(StateExists, match="'log#taken' is registered already as kind 'value'"):
+        log.register_index("log", "taken")
+    assert log.indexes() == []
+
+
+def test_an_index_is_a_slot_that_takes_nothing(log: Store, main: Branch) -> None:
+    log.register_index("log", "n")
+    log.register_index("log", "n")
+    assert [(i.slot, i.path, i.kind, i.id) for i in log.indexes()] == [("log", ("n",), "append_log", "log#n")]
+    assert [(s.id, s.kind, s.sources) for s in log.slots()] == [("log", "append_log", ()), ("log#n", "index", ("log",))]
+    fill(main, 25)
+    index = main.state("log#n", at=12)
+    assert (index.seq, list(index.equal(1))) == (12, [1, 11])
+    assert index.hash == main.state("log", at=12).where("n").hash != main.state("log#n").hash
+    with pytest.raises(InvalidOperation, match="is an index"):
+        main.append("t", 1, slot="log#n")
+    with pytest.raises(InvalidOperation, match="is an index"):
+        main.diff("log#n", 1, 2)
+    with pytest.raises(StateExists, match="an index of slot 'log' by 'n'"):
+        log.register_state("log#n", kind="value")
+    with pytest.raises(InvalidOperation, match="of kind 'index'"):
+        log.register_index("log#n", "n")
+    with pytest.raises(NotFound, match=r"has no index by 'z' \(it has: n\)"):
+        main.state("log").where("z")
+
+
+def test_a_late_index_is_built_with_progress_and_entered_for_the_past(
+    log: Store, main: Branch, opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "INDEX_STRIDE", 2)
+    fill(main, 5 * BLOCK)
+    other = main.fork("other", at=3 * BLOCK + 7)
+    fill(other, 2 * BLOCK, 1000)
+    calls: list[tuple[int, int]] = []
+    log.register_index("log", "n", progress=lambda done, total: calls.append((done, total)))
+    assert calls[0] == (0, 7 * BLOCK)
+    assert calls[-1] == (7 * BLOCK, 7 * BLOCK)
+    assert calls == sorted(calls)
+    with opener(readonly=True) as again:
+        folded: list[int] = []
+        plain = index_kind.LogIndex.fold
+        monkeypatch.setattr(
+            index_kind.LogIndex,
+            "fold",
+            lambda s, state, n, events: folded.append(len(events)) or plain(s, state, n, events),
+        )
+        for name, seq in (("main", 5 * BLOCK), ("main", 4 * BLOCK + 3), ("other", 5 * BLOCK + 7)):
+            folded.clear()
+            log_then = again.branch(name).state("log", at=seq)
+            assert log_then.where("n").count(3) == sum(item["n"] == 3 for item in log_then)
+            assert sum(folded) < 2 * BLOCK
+    assert log.verify(deep=True).problems == []
+
+
+def test_a_build_that_was_broken_off_goes_on(log: Store, main: Branch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "INDEX_STRIDE", 1)
+    fill(main, 80 * BLOCK)
+
+    def stop(done: int, total: int) -> None:
+        if done >= 40 * BLOCK:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        log.register_index("log", "n", progress=stop)
+    assert main.state("log").where("n").count(3) == 8 * BLOCK
+    log.register_index("log", "n")
+    with log._engine.read() as reader:
+        slot = log._engine.slots.table(reader).get("log#n")
+        assert all(log._engine.checkpoints.has(reader, 1, b * BLOCK, slot) for b in range(1, 81))
+    assert log.verify(deep=True).problems == []
+
+
+def test_an_index_may_be_registered_and_used_inside_a_transaction(log: Store, main: Branch) -> None:
+    fill(main, 3 * BLOCK)
+    with suppress(ZeroDivisionError), log.transaction():
+        log.register_index("log", "n")
+        fill(main, 1)
+        assert main.state("log").where("n").count(0) == 3 * BLOCK // 10 + 2
+        raise ZeroDivisionError
+    assert log.indexes() == []
+    with log.transaction():
+        log.register_index("log", "n")
+        fill(main, 1)
+        found = main.state("log").where("n").equal(0)
+    assert len(found) == len(list(found)) == 3 * BLOCK // 10 + 2
+
+
+def test_appends_fold_an_index_once_for_many_blocks(log: Store, main: Branch) -> None:
+    log.register_index("log", "n")
+    log.register_index("log", "id")
+    fill(main, 1024 + 5 * BLOCK)
+    with log._engine.kv.read() as reader:
+        found = [checkpoints.decode_directory(key, value, "it") for key, value in reader.scan(BLOCKS, b"")]
+    assert [n for n, directory in enumerate(found, 1) if 1 in directory.here] == [16]
+    assert [n for n, directory in enumerate(found, 1) if 2 in directory.here] == [16]
+
+
+def test_a_read_only_store_answers(log: Store, main: Branch, opener: Opener) -> None:
+    log.register_index("log", "n")
+    fill(main, 200)
+    with opener(readonly=True) as again:
+        again.register_index("log", "n")
+        assert again.branch().state("log").where("n").count(4) == 20
+        with pytest.raises(ReadOnly):
+            again.register_index("log", "id")
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_found_stays_what_it_was(log: Store, main: Branch) -> None:
+    log.register_index("log", "n")
+    fill(main, 25)
+    view = main.state("log").where("n")
+    found = view.equal(3)
+    main.state("log").set([])
+    assert list(found.items()) == [(n, {"n": 3, "id": f"{n * 7919 % 100003:05}"}) for n in (3, 13, 23)]
+    assert (len(view), list(view.equal(3)), bool(view.equal(3)), bool(found)) == (0, [], False, True)
+
+
+def test_ranges_end_with_the_kind_of_their_bound(log: Store, main: Branch) -> None:
+    log.register_index("log", "")
+    values = [None, False, True, math.nan, -1, 2, 2.5, "a", b"a", [1], {"a": 1}, datetime(2024, 1, 1, tzinfo=UTC)]
+    for value in values:
+        main.state("log").append(value)
+    index = main.state("log").where("")
+    assert list(index.range()) == [0, 1, 2, 3, 4, 5, 6, 11, 7, 8]
+    assert list(index.range(low=0)) == [5, 6]
+    assert list(index.range(high=2)) == [4, 5]
+    assert list(index.range(high=2, include="neither")) == [4]
+    assert list(index.range(low=False)) == list(index.range(high=True)) == [1, 2]
+    assert list(index.range(2, "b")) == [5, 6, 11, 7]
+    assert list(index.range(5, 1)) == []
+    assert len(index.range(5, 1)) == 0
+    assert list(index.equal(math.nan)) == [3]
+    assert list(index.equal(1)) == []
+    assert (len(index), index.unindexed) == (10, 2)
+
+
+def test_times_are_found_as_instants_and_without_a_zone_as_text(log: Store, main: Branch) -> None:
+    log.register_index("log", "t")
+    noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    plain = datetime(2024, 5, 1, 12)
+    for t in (noon, noon + timedelta(microseconds=1), plain):
+        main.state("log").append({"t": t})
+    index = main.state("log").where("t")
+    assert list(index.equal(noon.astimezone(timezone(timedelta(hours=5))))) == [0]
+    assert list(index.range(low=noon, include="neither")) == [1]
+    assert list(index.equal(plain)) == list(index.prefix("2024-05")) == [2]
+    assert list(index.values()) == [noon, noon + timedelta(microseconds=1), plain.isoformat()]
+
+
+def test_long_texts_with_a_common_beginning_are_told_apart(log: Store, main: Branch) -> None:
+    log.register_index("log", "url")
+    urls = [HEAD + end for end in ("c", "a", "b", "a", "", "ab")] + [HEAD[:64], HEAD[:63] + "~"]
+    for url in urls:
+        main.state("log").append({"url": url})
+    index = main.state("log").where("url")
+    order = [6, 4, 1, 3, 5, 2, 0, 7]
+    assert list(index.range()) == order
+    assert list(index.range(reverse=True)) == order[::-1]
+    assert list(index.equal(HEAD + "a")) == [1, 3]
+    assert list(index.prefix(HEAD + "a")) == [1, 3, 5]
+    assert list(index.range(HEAD + "a", HEAD + "b", include="high")) == [5, 2]
+    assert list(index.counts()) == [
+        (HEAD[:64], 1), (HEAD, 1), (HEAD + "a", 2), (HEAD + "ab", 1), (HEAD + "b", 1), (HEAD + "c", 1), (urls[7], 1),
+    ]  # fmt: skip
+
+
+def test_values_of_many_places_are_counted_without_a_walk(log: Store, main: Branch) -> None:
+    log.register_index("log", "n")
+    fill(main, 1500)
+    main.state("log").redact(100, 200)
+    index = main.state("log").where("n")
+    assert list(index.counts()) == [(n, 140) for n in range(10)]
+    assert list(index.counts(reverse=True)) == [(n, 140) for n in range(9, -1, -1)]
+    assert list(index.equal(5, limit=12))[8:] == [85, 95, 105, 115]  # indexes as they are after the redaction
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda index: index.equal([1]),
+        lambda index: index.equal(object()),
+        lambda index: index.equal(2**70),
+        lambda index: index.range({}),
+        lambda index: index.range(1, 2, include="all"),
+        lambda index: index.prefix(3),
+        lambda index: index.prefix("\ud800"),
+        lambda index: index.equal(1, limit=-1),
+        lambda index: index.equal(1, reverse=1),
+        lambda index: index.counts(reverse="no"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(log: Store, main: Branch, ask: Callable[[Any], Any]) -> None:
+    log.register_index("log", "n")
+    with pytest.raises(InvalidOperation):
+        ask(main.state("log").where("n"))
+
+
+def test_what_was_found_in_a_transaction_that_was_not_kept_is_void(log: Store, main: Branch) -> None:
+    log.register_index("log", "n")
+    fill(main, 5)
+    with suppress(ZeroDivisionError), log.transaction():
+        fill(main, 5)
+        found = main.state("log").where("n").range()
+        fixed = main.state("log", at=main.seq).where("n")
+        raise ZeroDivisionError
+    with pytest.raises(InvalidOperation, match="not kept"):
+        list(found)
+    with pytest.raises(InvalidOperation, match="not kept"):
+        fixed.count(1)
+
+
+def test_events_that_do_not_decode_leave_items_out_of_the_index(log: Store, main: Branch) -> None:
+    """An import may bring what no view would have written."""
+    log.register_state("tree", kind="tree")
+    log.register_index("log", "n")
+    log.register_index("tree", "n")
+    damaged = b"\x81\xa1n\xa1\xff"  # {"n": a text that is no UTF-8}
+    with transaction(log._engine) as tx:
+        tx.append("main", "state.append", damaged, "log")
+        for type in ("state.edit", "state.redact", "state.set", "state.put", "state.batch"):
+            tx.append("main", type, damaged, "log" if type in ("state.edit", "state.redact", "state.set") else "tree")
+        tx.append("main", "state.put", encode_payload({"path": "/no", "value": {"n": 1}}), "tree")
+        tx.append("main", "state.append", encode_payload({"n": 1}), "log")
+        tx.append("main", "state.append", encode_payload({"n": 1}), "log#n")
+    index = main.state("log").where("n")
+    assert (list(index.equal(1)), index.unindexed) == ([1], 1)
+    assert len(main.state("tree").where("n")) == 0
+
+
+def test_exports_carry_indexes(log: Store, main: Branch, opener: Opener, tmp_path: Path) -> None:
+    log.register_index("log", ("a.b", "n"))
+    log.register_index("log", "n")
+    fill(main, 150)
+    lines = list(export_lines(log))
+    with opener(tmp_path / "copy") as copy:
+        import_lines(copy, lines)
+        assert copy.indexes() == log.indexes()
+        assert copy.branch().state("log").where("n").hash == main.state("log").where("n").hash
+        assert copy.verify(deep=True).problems == []
+    wrong = [line.replace(b'["n"],null]', b'["m"],null]') for line in lines]
+    assert wrong != lines
+    with opener(tmp_path / "other") as other, pytest.raises(chronicle.ChronicleError, match="does not agree"):
+        import_lines(other, wrong)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from chronicle_py import IndexInfo, IndexView
+from chronicle_py import IndexInfo, IndexView, LogView, NotFound, TreeView
 from chronicle_py.cli import output, preview
 from chronicle_py.cli.app import app
 from chronicle_py.cli.options import (
@@ -130,7 +130,12 @@ def find(
     with reading(store) as opened:
         source = opened.branch(branch)
         where = optional_place(source, at)
-        view = source.state(slot, at=source.seq if where is None else where).where(_path(path))
+        state = source.state(slot, at=source.seq if where is None else where)
+        if not isinstance(state, LogView | TreeView):
+            raise NotFound(
+                f"slot {slot!r} has no index: those are of the items of an append_log, or of a tree's values"
+            )
+        view = state.where(_path(path))
         head: dict[str, Any] = {"slot": slot, "path": _path(path), "branch": branch, "seq": view.seq}
         if counts:
             _show_counts(view, head, most, reverse, json)
