@@ -48,7 +48,8 @@ _TYPES: Final = 32  # distinct types that a directory names; a block with more i
 _NEWEST: Final = -1
 _BOUNDARIES: Final = 256  # directories remembered
 _STATE_BYTES: Final = 64 << 20  # of states remembered, estimated
-_WAY: Final = 16 * BLOCK  # events between two places of a long fold that are remembered, or a multiple of it
+_WAY: Final = 16 * BLOCK  # events between two places of a long fold that are remembered, or a multiple of it; as far
+# apart as the places where indexes have their states, so that a late one's are found
 _WAYPOINTS: Final = 32  # of such places in one fold
 _CATCH_UP: Final = 64 * BLOCK  # events that an append folds at most for an index that has fallen behind
 _AMORTISE: Final = 16 << 10  # bytes of a custom state that may be written behind per block
@@ -422,7 +423,7 @@ class Checkpoints:
             return None
         last = max(0, seq - slot.stride * BLOCK)
         if place.true_to < last:  # a late one: building enters its states there, and in no directory between
-            place = self._place(self.boundary(reader, lineage, last), slot)
+            place = max(place, self._place(self.boundary(reader, lineage, last), slot), key=lambda p: p.true_to)
         held = self._states.get((lineage, slot.number, slot.kind.identity, _NEWEST))
         at, state = (0, None) if held is None else held[:2]
         if not place.true_to <= at <= seq or held is None:

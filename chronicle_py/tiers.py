@@ -14,10 +14,9 @@ stored form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import groupby
-from typing import NamedTuple
 
 import msgspec
 
@@ -51,11 +50,14 @@ class TiersForm(msgspec.Struct, array_like=True, frozen=True):
     removed: list[str]
 
 
-class Tiers(NamedTuple):
+class Tiers:
     """An immutable sorted set of texts; `Flips` makes another one of it."""
 
-    runs: tuple[_Run, ...] = ()
-    recent: dict[str, bool] = {}  # noqa: RUF012  (never changed) True: came in, False: went out since the last run
+    __slots__ = ("recent", "runs")
+
+    def __init__(self, runs: tuple[_Run, ...] = (), recent: Mapping[str, bool] | None = None) -> None:
+        self.runs = runs
+        self.recent: Mapping[str, bool] = recent or {}  # since the last run. True: came in, False: went out
 
     def __len__(self) -> int:
         return self.count(None, None)

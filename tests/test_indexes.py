@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import chronicle_py as chronicle
 from chronicle_py import (
     Branch,
+    Event,
     InvalidName,
     InvalidOperation,
     NotFound,
@@ -141,7 +142,7 @@ VALUES = [
     b"\xff\0\x01", b"x" * 70, b"x" * 70 + b"y", *TEXTS,
 ]  # fmt: skip
 scalars = st.sampled_from(VALUES) | st.integers(-3, 3) | st.text(max_size=3)
-items = st.one_of(
+items: st.SearchStrategy[Any] = st.one_of(
     st.fixed_dictionaries({"a": scalars}),
     st.fixed_dictionaries({"a": st.fixed_dictionaries({"b": scalars}), "z": st.just(1)}),
     st.fixed_dictionaries({"a": st.lists(scalars, max_size=2)}),
@@ -297,6 +298,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "FLUSH", 5)
     monkeypatch.setattr(index_kind, "FLUSH", 5)
     monkeypatch.setattr(slots, "INDEX_STRIDE", 2)
+    monkeypatch.setattr(checkpoints, "_WAY", 2 * BLOCK)
     monkeypatch.setattr(checkpoints, "_CATCH_UP", 4 * BLOCK)
 
 
@@ -431,6 +433,7 @@ def test_a_late_index_is_built_with_progress_and_entered_for_the_past(
     log: Store, main: Branch, opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots, "INDEX_STRIDE", 2)
+    monkeypatch.setattr(checkpoints, "_WAY", 2 * BLOCK)
     fill(main, 5 * BLOCK)
     other = main.fork("other", at=3 * BLOCK + 7)
     fill(other, 2 * BLOCK, 1000)
@@ -442,11 +445,12 @@ def test_a_late_index_is_built_with_progress_and_entered_for_the_past(
     with opener(readonly=True) as again:
         folded: list[int] = []
         plain = index_kind.LogIndex.fold
-        monkeypatch.setattr(
-            index_kind.LogIndex,
-            "fold",
-            lambda s, state, n, events: folded.append(len(events)) or plain(s, state, n, events),
-        )
+
+        def counted(self: index_kind.LogIndex, state: Any, lineage: int, events: list[Event]) -> Any:
+            folded.append(len(events))
+            return plain(self, state, lineage, events)
+
+        monkeypatch.setattr(index_kind.LogIndex, "fold", counted)
         for name, seq in (("main", 5 * BLOCK), ("main", 4 * BLOCK + 3), ("other", 5 * BLOCK + 7)):
             folded.clear()
             log_then = again.branch(name).state("log", at=seq)
