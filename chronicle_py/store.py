@@ -160,7 +160,7 @@ class Store:
         """Registers an index of an append_log's items or a tree's values by what they hold at a path, for good.
 
         `path`: dotted ("meta.user.id", "tags.0"), or a sequence of parts where names hold dots; empty for the value
-        itself. Builds what of it is missing, `progress(done, total)` in events, about 5 µs each; the same again is fine
+        itself. Builds what of it is missing, `progress(done, total)` in events, 5 to 10 µs each; the same again is fine
         and builds on. Asked through `branch.state(slot).where(path)`. StateNotRegistered, or InvalidOperation for a
         slot of another kind. See docs/indexes.md.
         """

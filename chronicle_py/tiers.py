@@ -14,6 +14,7 @@ stored form.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import groupby
@@ -53,11 +54,20 @@ class TiersForm(msgspec.Struct, array_like=True, frozen=True):
 class Tiers:
     """An immutable sorted set of texts; `Flips` makes another one of it."""
 
-    __slots__ = ("recent", "runs")
+    __slots__ = ("_sorted", "recent", "runs")
 
     def __init__(self, runs: tuple[_Run, ...] = (), recent: Mapping[str, bool] | None = None) -> None:
         self.runs = runs
         self.recent: Mapping[str, bool] = recent or {}  # since the last run. True: came in, False: went out
+        self._sorted: list[str] | None = None
+
+    def _newest(self, low: str | None, high: str | None) -> list[str]:
+        """The entries of [low, high) among the newest changes, in order; they are sorted at the first question."""
+        entries = self._sorted
+        if entries is None:
+            entries = self._sorted = sorted(self.recent)
+        start = 0 if low is None else bisect_left(entries, low)
+        return entries[start:] if high is None else entries[start : bisect_left(entries, high)]
 
     def __len__(self) -> int:
         return self.count(None, None)
@@ -65,20 +75,15 @@ class Tiers:
     def count(self, low: str | None, high: str | None) -> int:
         """How many entries are in [low, high); None: no bound. O(runs · log n)."""
         total = sum(run.added.between(low, high) - run.removed.between(low, high) for run in self.runs)
-        for entry, came in self.recent.items():
-            if (low is None or entry >= low) and (high is None or entry < high):
-                total += 1 if came else -1
-        return total
+        return total + sum(1 if self.recent[entry] else -1 for entry in self._newest(low, high))
 
     def scan(self, low: str | None, high: str | None, reverse: bool = False) -> Iterator[str]:
         """The entries of [low, high) in order. O(runs · log n) to begin, then O(log runs) for each."""
         streams = [run.added.scan_keys(low, high, reverse) for run in self.runs]
         gone = [run.removed.scan_keys(low, high, reverse) for run in self.runs if len(run.removed)]
-        mine = [
-            entry
-            for entry in sorted(self.recent, reverse=reverse)
-            if (low is None or entry >= low) and (high is None or entry < high)
-        ]
+        mine = self._newest(low, high)
+        if reverse:
+            mine.reverse()
         streams.append(iter([entry for entry in mine if self.recent[entry]]))
         out = [entry for entry in mine if not self.recent[entry]]
         if not gone and not out:
