@@ -36,6 +36,8 @@ from chronicle_py.errors import (
 from chronicle_py.event import BlobRef, Event
 from chronicle_py.feed import BranchChange, CaughtUp, Followed, Gone
 from chronicle_py.following import Follower
+from chronicle_py.index_view import IndexView, Matches
+from chronicle_py.indexing import IndexInfo
 from chronicle_py.objects import Blob
 from chronicle_py.reducers import Reducer, reducer
 from chronicle_py.store import Namespace, SlotInfo, Stats, Store, open
@@ -63,12 +65,15 @@ __all__ = [
     "Follower",
     "FormatVersion",
     "Gone",
+    "IndexInfo",
+    "IndexView",
     "InvalidName",
     "InvalidOperation",
     "ItemIndexError",
     "List",
     "LogView",
     "Map",
+    "Matches",
     "Move",
     "Namespace",
     "NotFound",

@@ -25,6 +25,7 @@ from chronicle_py.event import (
     payload_blobs,
     validate_payload,
 )
+from chronicle_py.index_view import IndexView
 from chronicle_py.kv import OBJECTS, Reader
 from chronicle_py.log import BATCH
 from chronicle_py.names import check_branch, check_name, check_slot, check_type
@@ -146,6 +147,8 @@ class Branch:
             check_slot(slot)
             with self.engine.read() as reader:
                 found = self.engine.slots.table(reader).get(slot)
+            if found.index:
+                raise InvalidOperation(f"slot {slot!r} is an index and follows from the slot it is of; change that one")
             if not found.custom:
                 raise InvalidOperation(
                     f"slot {slot!r} is of kind {found.record.kind!r} and is changed through branch.state({slot!r}); "
@@ -359,24 +362,26 @@ class Branch:
     def state(self, slot: str, at: int | str | Event | None = None) -> Any:
         """The state of a slot: live without `at`, else fixed at a sequence or event id. O(log n + K).
 
-        Returns a `ValueView`, `LogView`, `TreeView`, `DocumentView` or `CustomView`, by the slot's kind.
+        Returns a `ValueView`, `LogView`, `TreeView`, `DocumentView`, `CustomView` or `IndexView`, by the slot's kind.
         """
         check_slot(slot)
         engine = self.engine
         with engine.read() as reader:
             found = engine.slots.table(reader).get(slot)
-            kind = VIEWS[found.record.kind]
+            kind = IndexView if found.index else VIEWS[found.record.kind]
             if at is None:
                 self._ref(reader)
                 return kind(self, slot)
             lineage, seq, _ = position_of(engine, reader, self._ref(reader), self.name, at)
             state = engine.checkpoints.state(reader, lineage, seq, found)
             tx = engine.kv.writer
-            return kind(self, slot, Fixed(seq, state, tx if tx is not None and reader is tx.scope else None))
+            return kind(self, slot, Fixed(seq, state, tx if tx is not None and reader is tx.scope else None, lineage))
 
     def diff(self, slot: str, a: int | str | Event | Branch, b: int | str | Event | Branch) -> list[diff.Change]:
         """What changed in a slot from `a` to `b`: sequences, event ids, or other branches. Costs what it finds."""
         before, after = (self._side(slot, side) for side in (a, b))
+        if isinstance(before, IndexView):
+            raise InvalidOperation(f"slot {slot!r} is an index and follows from the slot it is of; compare that one")
         kind = before._kind()
         old, new = before._now()[1], after._now()[1]
         if isinstance(before, LogView):

@@ -48,8 +48,10 @@ _TYPES: Final = 32  # distinct types that a directory names; a block with more i
 _NEWEST: Final = -1
 _BOUNDARIES: Final = 256  # directories remembered
 _STATE_BYTES: Final = 64 << 20  # of states remembered, estimated
-_WAY: Final = 16 * BLOCK  # events between two places of a long fold that are remembered, or a multiple of it
+_WAY: Final = 16 * BLOCK  # events between two places of a long fold that are remembered, or a multiple of it; as far
+# apart as the places where indexes have their states, so that a late one's are found
 _WAYPOINTS: Final = 32  # of such places in one fold
+_CATCH_UP: Final = 64 * BLOCK  # events that an append folds at most for an index that has fallen behind
 _AMORTISE: Final = 16 << 10  # bytes of a custom state that may be written behind per block
 
 
@@ -102,6 +104,9 @@ def decode_directory(key: bytes, record: bytes, what: str) -> Directory:
         return _decode_directory(body)
     except msgspec.MsgspecError as error:
         raise CorruptStore(f"{what} does not decode: {error}. `chronicle verify` lists the damage") from None
+
+
+Concerned = dict[tuple[int, frozenset[str], frozenset[str]], list[tuple[int, list[Event]]]]
 
 
 class Checkpoints:
@@ -274,9 +279,17 @@ class Checkpoints:
 
     def fold(self, reader: Reader, lineage: int, start: int, stop: int, slot: Slot, state: Any) -> Any:
         """Folds the events start…stop of a chain that concern the slot."""
-        if start > stop:
-            return state
         kind = slot.kind
+        for number, concerned in self._concerned(reader, lineage, start, stop, slot):
+            state = kind.fold(state, number, concerned)
+        return state
+
+    def _concerned(
+        self, reader: Reader, lineage: int, start: int, stop: int, slot: Slot
+    ) -> Iterator[tuple[int, list[Event]]]:
+        """The events start…stop of a chain that concern the slot, by lineage."""
+        if start > stop:
+            return
         pieces: Iterator[tuple[int, int]] = iter(((start, stop),))
         if stop - start > 4 * BLOCK:
             table = self._engine.slots.table(reader)
@@ -292,8 +305,7 @@ class Checkpoints:
             for number, events in self._engine.log.batches(reader, lineage, first, last):
                 concerned = slot.concerned(events)
                 if concerned:
-                    state = kind.fold(state, number, concerned)
-        return state
+                    yield number, concerned
 
     def matching(
         self,
@@ -364,7 +376,7 @@ class Checkpoints:
                     there[slot.number] = (0, 0, 0)
         for slot in touched.values():
             place = self._place(before, slot)
-            if slot.custom or place.true_to < previous:
+            if slot.custom or slot.index or place.true_to < previous:
                 there[slot.number] = place
                 continue
             at, state = self._load(reader, place, slot)
@@ -381,6 +393,16 @@ class Checkpoints:
             live[slot.number] = state
             self._sizes[slot.number] = len(root)
             self._keep(lineage, seq, slot, state, 0)
+        read: Concerned = {}
+        for slot in table.indexes:
+            if seq % (slot.stride * BLOCK) == 0:
+                found = self._advanced(tx, lineage, previous, seq, slot, slot.number in touched, read)
+                if found is not None:
+                    root, live[slot.number] = slot.kind.save(found, engine.objects)
+                    here[slot.number] = (slot.kind.identity, msgspec.Raw(root))
+                    there.pop(slot.number, None)
+                    self._sizes[slot.number] = len(root)
+                    self._keep(lineage, seq, slot, live[slot.number], 0)
         more = before.directory.more if before is not None else b""
         if len(there) > _POINTERS:
             more, there = self._more(more, there), {}
@@ -388,6 +410,33 @@ class Checkpoints:
         named = sorted(types) if len(types) <= _TYPES and len(numbers) == len(carried) else None
         directory = Directory(named, numbers, table.next_number, here, there, more)
         self.remember([self._put(tx, Boundary(lineage, seq // BLOCK - 1, directory, live))])
+
+    def _advanced(
+        self, tx: Transaction, lineage: int, previous: int, seq: int, slot: Slot, touched: bool, read: Concerned
+    ) -> Any | None:
+        """The state of an index at the boundary `seq`, which ends the block that is being closed. None: it is the one
+        of the boundary before, or so far behind that it is left to whoever reads it. `read` keeps events for the next
+        index of the same slot."""
+        reader = tx.writer
+        place = self._place(self.boundary(reader, lineage, previous), slot)
+        if place.true_to >= previous and not touched:
+            return None
+        last = max(0, seq - slot.stride * BLOCK)
+        if place.true_to < last:  # a late one: building enters its states there, and in no directory between
+            place = max(place, self._place(self.boundary(reader, lineage, last), slot), key=lambda p: p.true_to)
+        held = self._states.get((lineage, slot.number, slot.kind.identity, _NEWEST))
+        at, state = (0, None) if held is None else held[:2]
+        if not place.true_to <= at <= seq or held is None:
+            at, state = self._load(reader, place, slot)
+        if seq - at > _CATCH_UP:
+            return None
+        tx.flush_events()
+        key = at, slot.slots, slot.types
+        if key not in read:
+            read[key] = list(self._concerned(reader, lineage, at + 1, seq, slot))
+        for number, events in read[key]:
+            state = slot.kind.fold(state, number, events)
+        return state
 
     def _more(self, root: bytes, there: dict[int, tuple[int, int, int]]) -> bytes:
         objects = self._engine.objects
@@ -408,12 +457,23 @@ class Checkpoints:
         stored state, however few of them were folded just now."""
         if self._engine.readonly or folded * _AMORTISE < self._sizes.get(slot.number, 0) * BLOCK:
             return
+        if slot.index and folded < _CATCH_UP:  # the next append at a multiple of its stride does it
+            return
         owner, _ = self._engine.lineages.owner(reader, lineage, base)
         kept = slot.kind.copy(state)
         with self._lock:
             if len(self._behind) >= BLOCK:
                 self._behind.pop(next(iter(self._behind)))
             self._behind[owner, base // BLOCK - 1, slot.number] = (slot.kind.identity, kept)
+
+    def has(self, reader: Reader, lineage: int, seq: int, slot: Slot) -> bool:
+        """Whether the directory at the boundary `seq` says where the state is."""
+        return self._place(self.boundary(reader, lineage, seq), slot).true_to >= seq
+
+    def enter(self, lineage: int, seq: int, slot: Slot, state: Any) -> None:
+        """Keeps the state at a boundary that lies on this lineage, for the next write of this process to enter."""
+        with self._lock:
+            self._behind[lineage, seq // BLOCK - 1, slot.number] = (slot.kind.identity, state)
 
     def write_behind(self, tx: Transaction) -> list[Boundary]:
         """Enters the states that were kept for this moment. Returns the directories that have them, for `remember`

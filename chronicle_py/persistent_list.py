@@ -226,6 +226,8 @@ class List(Sequence[T]):
         """Replace a range; what lies in the tail is changed in a copy of the tail."""
         spine, tail, n = self._state
         settled = len(spine)
+        if start == settled + n and n + len(entries) > _TAIL_ENTRIES:
+            return List._of(self.settled().replace(start, start, entries), _Tail([]), 0)
         if start < settled:
             spine = spine.replace(start, min(stop, settled), entries)
             if stop <= settled:

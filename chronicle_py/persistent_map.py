@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from blake3 import blake3
 
-from chronicle_py.entries import MapSpine
+from chronicle_py.entries import Entries, MapSpine
 from chronicle_py.errors import InvalidOperation, PathKeyError
 from chronicle_py.nodes import Objects
 from chronicle_py.shown import shown
+from chronicle_py.tree import Edit
 from chronicle_py.values import MAP, Codec, Extension, encode_value, register_extension
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ LARGE_VALUE = 128
 MAX_KEY = 256
 _OVERLAY_CHANGES = 256
 _HASHED_AS = b"\x03m"
+_NIL = b"\xc0"  # how MessagePack writes None
 
 _new = object.__new__
 
@@ -74,6 +76,13 @@ class Map(Mapping[str, T]):
         new = _new(cls)
         new._state, new._len = (spine, overlay or _Overlay(), stamp), None
         return new
+
+    @classmethod
+    def of_sorted(cls, keys: list[bytes]) -> "Map[None]":
+        """The map from these keys, UTF-8, ascending and distinct, to None: made in one pass. Their size is up to the
+        caller."""
+        edit = Edit(0, 0, Entries(keys, [_NIL] * len(keys)))
+        return Map._of(_EMPTY.splice([edit]) if keys else _EMPTY)
 
     # Reading
 
@@ -138,6 +147,22 @@ class Map(Mapping[str, T]):
             high = stop.encode() if high is None else min(high, stop.encode())
         decode = self._state[0].codec.decode
         return ((key.decode(), decode(item)) for key, item in self._entries(low, high, reverse))
+
+    def scan_keys(self, low: str | None, high: str | None, reverse: bool = False) -> Iterator[str]:
+        """The keys of [low, high), None: no bound; no value is decoded."""
+        span = None if low is None else low.encode(), None if high is None else high.encode()
+        return (key.decode() for key, _ in self._entries(*span, reverse))
+
+    def between(self, low: str | None, high: str | None) -> int:
+        """How many keys are in [low, high), None: no bound. O(log n)."""
+        spine = self.settled()
+        start = 0 if low is None else spine.seek(low.encode())[2]
+        return (len(spine) if high is None else spine.seek(high.encode())[2]) - start
+
+    def raw_keys(self) -> list[bytes]:
+        """All keys, in order, as UTF-8."""
+        spine = self.settled()
+        return [key for _, leaf in spine.leaves(0, len(spine)) for key in leaf.heads]
 
     def _entries(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Keys of [low, high) with their entries."""

@@ -9,7 +9,7 @@ turns a state into the bytes of a checkpoint and back, and computes a state's co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
@@ -188,7 +188,7 @@ class RedactPayload(msgspec.Struct):
 
 decode_edit = msgspec.msgpack.Decoder(EditPayload).decode
 decode_items = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
-_decode_redact = msgspec.msgpack.Decoder(RedactPayload).decode
+decode_redact = msgspec.msgpack.Decoder(RedactPayload).decode
 
 
 class AppendLog:
@@ -242,7 +242,7 @@ class AppendLog:
                     new = Ref(old.lineage, old.seq, old.sub, lineage, event.seq)
                     return state.set(edit.index, new, bytes(edit.item))
             elif event.type == REDACT:
-                cut = _decode_redact(event.raw)
+                cut = decode_redact(event.raw)
                 return state.delete(max(0, cut.start), max(0, cut.stop))
         except msgspec.MsgspecError:
             pass  # an import may bring what no view would have written
@@ -274,6 +274,25 @@ class TreeOp(msgspec.Struct, omit_defaults=True):
 
 _decode_op = msgspec.msgpack.Decoder(TreeOp).decode
 _decode_ops = msgspec.msgpack.Decoder(list[TreeOp]).decode
+
+
+def tree_changes(event: Event) -> Iterator[tuple[str, Any]]:
+    """What an event does to a `tree`: paths with their new values, or UNSET where they are taken out. It ends where
+    the event does not apply: an import may bring what no view would have written."""
+    try:
+        if event.type == PUT or event.type == REMOVE:
+            ops = [_decode_op(event.raw)]
+        elif event.type == BATCH:
+            ops = _decode_ops(event.raw)
+        else:
+            return
+        for op in ops:
+            if isinstance(op.value, msgspec.Raw):
+                yield check_path(op.path), decode_payload(op.value)
+            else:
+                yield op.path, msgspec.UNSET
+    except (msgspec.MsgspecError, InvalidOperation):
+        return
 
 
 def check_path(path: object) -> str:
@@ -309,21 +328,12 @@ class Tree:
 
     def fold(self, state: Map[Any], lineage: int, events: list[Event]) -> Map[Any]:
         for event in events:
-            try:
-                if event.type == PUT or event.type == REMOVE:
-                    state = self._apply(state, _decode_op(event.raw))
-                elif event.type == BATCH:
-                    for op in _decode_ops(event.raw):
-                        state = self._apply(state, op)
-            except (msgspec.MsgspecError, InvalidOperation):
-                pass
+            for path, value in tree_changes(event):
+                if value is not msgspec.UNSET:
+                    state = state.set(path, value)
+                elif path in state:
+                    state = state.remove(path)
         return state
-
-    @staticmethod
-    def _apply(state: Map[Any], op: TreeOp) -> Map[Any]:
-        if isinstance(op.value, msgspec.Raw):
-            return state.set(check_path(op.path), decode_payload(op.value))
-        return state.remove(op.path) if op.path in state else state
 
     def save(self, state: Map[Any], objects: Objects) -> tuple[bytes, Map[Any]]:
         saved = state.save(objects)

@@ -18,6 +18,7 @@ from chronicle_py import records
 from chronicle_py.document import check_set
 from chronicle_py.errors import InvalidOperation, ReducerMissing, StateExists, StateNotRegistered
 from chronicle_py.event import Event, encode_payload
+from chronicle_py.index_kind import decode_spec, index_kind
 from chronicle_py.item_log import Ref
 from chronicle_py.kv import META, SLOTS, Reader
 from chronicle_py.names import check_name, check_slot, check_type
@@ -30,22 +31,26 @@ if TYPE_CHECKING:
     from chronicle_py.engine import Engine
 
 CUSTOM: Final = "custom"
+INDEX: Final = "index"
 _WITH_TYPES: Final = ("value", "append_log", CUSTOM)
 MAX_SLOTS = 1 << 20
+INDEX_STRIDE: Final = 16  # an index is folded in batches of 1,024 events: cheaper by far than in those of a block
 
 
 class Slot:
     """A registered slot as this process sees it."""
 
-    __slots__ = ("_kind", "follows", "id", "identity", "number", "record", "slots", "types")
+    __slots__ = ("_kind", "follows", "id", "identity", "index", "number", "record", "slots", "stride", "types")
 
     def __init__(self, id: str, record: SlotRecord, kind: Kind | None) -> None:
         self.id = id
         self.record = record
         self.number = record.number
-        self.slots = frozenset((id, *record.sources))
+        self.index = record.kind == INDEX
+        self.slots = frozenset(record.sources if self.index else (id, *record.sources))
         self.types = frozenset(record.types)
         self.follows = bool(record.types or record.sources)  # events from before its registration may concern it
+        self.stride = INDEX_STRIDE if self.index else 1  # blocks from one boundary that holds its state to the next
         self._kind = kind
         self.identity = kind.identity if kind is not None else b""
 
@@ -68,7 +73,7 @@ class Slot:
         if types:
             return [e for e in events if (e.type in types if e.slot is None else e.slot in slots)]
         if len(slots) == 1:
-            own = self.id
+            (own,) = slots
             return [e for e in events if e.slot == own]
         return [e for e in events if e.slot in slots]
 
@@ -89,6 +94,7 @@ class Table:
             for name in slot.types:
                 self.by_type.setdefault(name, []).append(slot)
         self.following = [slot for slot in self.by_id.values() if slot.follows]
+        self.indexes = [slot for slot in self.following if slot.index]
 
     def get(self, id: str) -> Slot:
         slot = self.by_id.get(id)
@@ -127,7 +133,9 @@ class SlotTable:
         key = (id, record)
         if record.kind != CUSTOM:
             kind = self._kinds.get(key)
-            if kind is None:
+            if kind is None and record.kind == INDEX:
+                kind = self._kinds[key] = index_kind(decode_spec(record.initial), self._engine.objects)
+            elif kind is None:
                 fetch = self._fetch(record.initial) if record.kind in ("append_log", "value") else None
                 kind = built_in(record.kind, record.initial, fetch or _no_items, self._engine.objects)
                 self._kinds[key] = kind
@@ -168,7 +176,15 @@ class SlotTable:
     ) -> None:
         check_slot(id)
         custom = None if reducer is None else self._custom(id, reducer)
-        record = self._record(id, kind, custom, types, sources, initial)
+        self.add(id, self._record(id, kind, custom, types, sources, initial))
+        if custom is not None:
+            mine = self._reducers.get(id)
+            if mine is None or mine.identity != custom.identity:
+                self._reducers[id] = custom
+                self.forget()
+
+    def add(self, id: str, record: SlotRecord) -> None:
+        """Stores a checked registration, unless it is there; StateExists when another one is."""
         with self._engine.read() as reader:
             found = self.table(reader).by_id.get(id)
         if found is None or not self._same(id, found.record, record):
@@ -180,11 +196,6 @@ class SlotTable:
                     if number >= MAX_SLOTS:
                         raise InvalidOperation(f"a store holds at most {MAX_SLOTS:,} slots")
                     self._store(tx, id, msgspec.structs.replace(record, number=number))
-        if custom is not None:
-            mine = self._reducers.get(id)
-            if mine is None or mine.identity != custom.identity:
-                self._reducers[id] = custom
-                self.forget()
 
     def _custom(self, id: str, reducer: Reducer[Any]) -> Custom:
         name, version = getattr(reducer, "name", None), getattr(reducer, "version", None)
@@ -255,6 +266,9 @@ class SlotTable:
 
 
 def _describe(record: SlotRecord) -> str:
+    if record.kind == INDEX:
+        spec = decode_spec(record.initial)
+        return f"an index of slot {spec.slot!r} by {'.'.join(spec.path)!r}"
     what = f"reducer {record.reducer!r} version {record.version}" if record.kind == CUSTOM else f"kind {record.kind!r}"
     for name, value in (("types", record.types), ("sources", record.sources)):
         if value:

@@ -10,13 +10,14 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from chronicle_py import branches, records
+from chronicle_py import branches, indexing, records
 from chronicle_py.branch import Branch, branch_at
 from chronicle_py.branches import BranchInfo
 from chronicle_py.engine import Clock, Engine, Entropy
 from chronicle_py.errors import InvalidName, InvalidOperation, NotFound
 from chronicle_py.event import Event, bind, event_type
 from chronicle_py.following import Follower, follow
+from chronicle_py.indexing import IndexInfo
 from chronicle_py.kv import EVENTS, LINEAGES, META, OBJECTS, REFS
 from chronicle_py.lmdb_kv import open_file
 from chronicle_py.names import check_slot, check_type
@@ -154,6 +155,20 @@ class Store:
         that are there already count.
         """
         self._engine.slots.register(id, kind, reducer, types, sources, initial)
+
+    def register_index(self, slot: str, path: str | Sequence[str | int], progress: Progress | None = None) -> None:
+        """Registers an index of an append_log's items or a tree's values by what they hold at a path, for good.
+
+        `path`: dotted ("meta.user.id", "tags.0"), or a sequence of parts where names hold dots; empty for the value
+        itself. Builds what of it is missing, `progress(done, total)` in events, 5 to 10 µs each; the same again is fine
+        and builds on. Asked through `branch.state(slot).where(path)`. StateNotRegistered, or InvalidOperation for a
+        slot of another kind. See docs/indexes.md.
+        """
+        indexing.register_index(self._engine, slot, path, progress)
+
+    def indexes(self) -> list[IndexInfo]:
+        """All indexes, by slot and path."""
+        return indexing.indexes(self._engine)
 
     def slots(self) -> list[SlotInfo]:
         """All registered slots, by id."""

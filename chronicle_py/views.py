@@ -41,6 +41,7 @@ from chronicle_py.transaction import Transaction, while_kept
 
 if TYPE_CHECKING:
     from chronicle_py.branch import Branch
+    from chronicle_py.index_view import IndexView
 
 T = TypeVar("T")
 Ids = Iterable[str | Event]
@@ -61,6 +62,7 @@ class Fixed(NamedTuple):
     seq: int
     state: Any
     within: Transaction | None  # the transaction it was read in, whose abort makes it void
+    lineage: int  # where the sequence lies
 
 
 class View:
@@ -267,6 +269,12 @@ class TreeView(View, Mapping[str, Any]):
         own = [(prefix, found[prefix])] if prefix in found else []
         return iter(own + list(found.scan(prefix + "/")))
 
+    def where(self, path: str | Sequence[str | int]) -> IndexView:
+        """The index of this slot by a path, made by `store.register_index`, at this view's place."""
+        from chronicle_py.index_view import where  # which is made of views
+
+        return where(self, path)
+
     def put(
         self,
         path: str,
@@ -420,6 +428,12 @@ class LogView(View, Sequence[Any]):
         """The event that last edited an item, or None."""
         ref = self._ref(index)
         return self._event(ref.edit_lineage, ref.edit_seq) if ref.edit_seq else None
+
+    def where(self, path: str | Sequence[str | int]) -> IndexView:
+        """The index of this slot by a path, made by `store.register_index`, at this view's place."""
+        from chronicle_py.index_view import where  # which is made of views
+
+        return where(self, path)
 
     def _ref(self, index: int) -> Any:
         log = self._items()

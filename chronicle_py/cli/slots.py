@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from chronicle_py import Branch, LogView, NotFound, Replay, SlotInfo, Store, TreeView
+from chronicle_py import Branch, IndexView, LogView, NotFound, Replay, SlotInfo, Store, TreeView
 from chronicle_py.cli import output, preview
 from chronicle_py.cli.app import Failure, app
 from chronicle_py.cli.conversation import listed, message_json
@@ -150,6 +150,8 @@ def _value(view: Any, limit: int | None) -> Any:
         return dict(islice(view.items(), limit))
     if isinstance(view, LogView):
         return list(view) if limit is None else view.tail(limit)
+    if isinstance(view, IndexView):
+        return [{"value": value, "count": count} for value, count in islice(view.counts(), limit)]
     return view.get()
 
 
@@ -167,6 +169,9 @@ def _lines(view: Any, limit: int | None) -> Iterator[str]:
         digits = len(str(len(view)))
         for index, item in enumerate(view if limit is None else view.tail(limit), first):
             yield f"{index:>{digits}} {preview.item_line(item, width)}"
+    elif isinstance(view, IndexView):
+        for value, count in islice(view.counts(), limit):
+            yield preview.cut(f"{count:,} × {preview.compact(value)}", width)
     else:
         yield output.pretty(view.get())
 

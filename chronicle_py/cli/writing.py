@@ -100,6 +100,8 @@ def _operate(store: Store, branch: Branch, slot: str, value: Any, references: di
             raise InvalidOperation(f"slot {slot!r} is a tree and takes an object of paths and values, not {value!r}")
         ops = [("remove", path) if item is None else ("put", path, item) for path, item in value.items()]
         event = view.batch(ops, **references)
+    elif kind == "index":
+        raise InvalidOperation(f"slot {slot!r} is an index and follows from the slot it is of; change that one")
     else:
         raise InvalidOperation(
             f"slot {slot!r} has a reducer of its own, which takes events: give a TYPE before the JSON"

@@ -25,7 +25,7 @@ from chronicle_py.objects import pack_blob
 from chronicle_py.records import Ref, SlotRecord
 
 FORMAT: Final = 1
-_KINDS: Final = ("value", "append_log", "tree", "document", "custom")
+_KINDS: Final = ("value", "append_log", "tree", "document", "custom", "index")
 
 
 class BadLine(Exception):

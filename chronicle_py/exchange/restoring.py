@@ -17,10 +17,12 @@ from chronicle_py.exchange import lines
 from chronicle_py.exchange.faults import SKIP_BAD, Fault, Imported, MalformedFile
 from chronicle_py.exchange.graft import Graft, Head, Outcome
 from chronicle_py.exchange.lines import BadLine, BlobLine, BranchLine, End, EventLine, Header, Line, ReadEvent, SlotLine
+from chronicle_py.index_kind import decode_spec
+from chronicle_py.indexing import index_id, index_record
 from chronicle_py.kv import OBJECTS
 from chronicle_py.names import check_branch, check_name
 from chronicle_py.records import Position, Ref, SlotRecord
-from chronicle_py.slots import CUSTOM, MAX_SLOTS, SlotTable
+from chronicle_py.slots import CUSTOM, INDEX, MAX_SLOTS, SlotTable
 from chronicle_py.store import Store
 from chronicle_py.transaction import Transaction, transaction
 
@@ -98,7 +100,11 @@ class _Restore:
         elif isinstance(line, SlotLine):
             if line.id in self._slots:
                 raise BadLine(f"slot {line.id!r} is in the file twice")
-            self._slots[line.id] = _checked_slot(line.id, lines.read_slot(line))
+            record = lines.read_slot(line)
+            if record.kind == INDEX:
+                self._slots[line.id] = self._checked_index(line.id, record)
+            else:
+                self._slots[line.id] = _checked_slot(line.id, record)
         else:
             self._branches.append((where, self._checked_branch(line)))
 
@@ -112,6 +118,20 @@ class _Restore:
             )
 
     # --- slots ---
+
+    def _checked_index(self, id: str, record: SlotRecord) -> SlotRecord:
+        """The registration, which must be what registering the index of that slot would make."""
+        try:
+            spec = decode_spec(record.initial)
+            source = self._slots.get(spec.slot)
+            if source is None:
+                source = self._engine.slots.table(self._tx.writer).get(spec.slot).record
+            agrees = record == index_record(spec.slot, source, spec.path) and id == index_id(spec.slot, spec.path)
+        except (ChronicleError, msgspec.MsgspecError) as error:
+            raise BadLine(f"index {id!r}: {error}") from None
+        if not agrees:
+            raise BadLine(f"index {id!r} does not agree with slot {spec.slot!r}, which it is of")
+        return record
 
     def _register(self) -> None:
         """Registers the slots read so far: together, since each lookup after a registration reads all of them."""
