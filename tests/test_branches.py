@@ -301,5 +301,5 @@ def test_a_branch_is_its_name(store: Store, main: Branch) -> None:
     assert main == store.branch("main") != main.fork("other")
     assert len({main, store.branch()}) == 1
     assert repr(main) == f"<Branch 'main' of {store.path}>"
-    with pytest.raises(NotFound, match=r"there is no branch 'none'; store.branches\(\) lists those there are"):
+    with pytest.raises(NotFound, match=r"there is no branch 'none'; see store.branches\(\)"):
         store.branch("none")
