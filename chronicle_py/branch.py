@@ -171,6 +171,14 @@ class Branch:
         if not plain:
             caused_by, linked_to = listed("caused_by", caused_by), listed("linked_to", linked_to)
         engine = self.engine
+        tx = engine.running()
+        if tx is not None:  # a part of it, at no cost but its own
+            start = tx.changes
+            try:
+                return self._append(slot, type, payload, schema, plain, caused_by, linked_to, expect, tx)
+            except BaseException as error:
+                tx.failed(error, start)
+                raise
         tx = engine.begin_at_once()
         if tx is None:
             return engine.group.run(

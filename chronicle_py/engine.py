@@ -206,7 +206,9 @@ class Engine:
     def running(self) -> Transaction | None:
         """The transaction of the calling thread and task, if it has one open."""
         tx: Transaction | None = self.kv.writer
-        return tx if tx is not None and tx.engine is self and tx.mine() and not tx.abandoned else None
+        if tx is None or tx.engine is not self or not tx.mine() or tx.abandoned or self.closed:
+            return None
+        return tx
 
     def writer(self) -> Writer:
         tx: Transaction | None = self.kv.writer
@@ -335,8 +337,8 @@ class Engine:
                 "that began it, and nothing was written here"
             )
         tx.depth -= 1
-        if error is not None and tx.changes != start:
-            tx.failure = tx.failure or f"{type(error).__name__}: {error}"
+        if error is not None:
+            tx.failed(error, start)
         if tx.depth > 0:
             return
         if tx.thread != threading.get_ident():

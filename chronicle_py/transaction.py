@@ -288,6 +288,11 @@ class Transaction:
         # A commit without changes leaves LMDB's number as it was.
         self.tip.version = self.writer.version if self.changes else self.writer.version - 1
 
+    def failed(self, error: BaseException, start: int) -> None:
+        """A part of it that began at `start` changes failed: when it had changed something, all of it will fail."""
+        if self.changes != start:
+            self.failure = self.failure or f"{type(error).__name__}: {error}"
+
     # --- whose it is ---
 
     def mine(self) -> bool:
