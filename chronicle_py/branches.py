@@ -37,7 +37,7 @@ class BranchInfo(msgspec.Struct, frozen=True):
 class Move(msgspec.Struct, frozen=True):
     """One entry of a branch's reflog. A head is (sequence, hex id), or None where there was no branch."""
 
-    number: int
+    number: int  # rises by one an entry; entries that have expired are missing at the start
     kind: str  # create, fork, orphan, rewind, delete, restore, import
     time: int  # µs
     before: tuple[int, str] | None
@@ -178,7 +178,7 @@ def rewind(engine: Engine, name: str, to: int | str | Event) -> None:
 def _in_reflog(engine: Engine, tx: Transaction, name: str, to: str) -> tuple[int, int, bytes]:
     """A place on the history of any head that this branch once had."""
     _, event = engine.log.resolve(tx.writer, to)
-    for move in _moves(tx.writer, name, reverse=True):
+    for _, move in _moves(tx.writer, name, reverse=True):
         for ref in (move.after, move.before):
             if ref is not None and ref.seq >= event.seq:
                 lineage, found = engine.log.on_chain(tx.writer, ref.lineage, event.seq)
@@ -186,7 +186,7 @@ def _in_reflog(engine: Engine, tx: Transaction, name: str, to: str) -> tuple[int
                     return lineage, event.seq, event.key
     raise NotFound(
         f"event {event.id[:12]} is neither on branch {name!r} nor below a head in its reflog; fork a branch from it "
-        "instead"
+        "instead. (Entries of the reflog expire where gc was told so.)"
     )
 
 
@@ -204,20 +204,25 @@ def restore(engine: Engine, name: str) -> None:
     def work(tx: Transaction) -> None:
         _new_name(tx, name)
         last = next(iter(_moves(tx.writer, name, reverse=True)), None)
-        if last is None or last.before is None:
-            raise NotFound(f"no branch {name!r} was deleted; see store.branches(), `chronicle branches`")
-        before = last.before
+        if last is None or last[1].before is None:
+            raise NotFound(
+                f"no branch {name!r} was deleted, or so long ago that its reflog has expired and gc may have collected "
+                "its events; see store.branches(), `chronicle branches`"
+            )
+        before = last[1].before
         after = msgspec.structs.replace(before, owned=False)
         tx.move("restore", name, None, after, engine.clock())
 
     engine.run(work)
 
 
-def _moves(reader: Reader, name: str, reverse: bool = False) -> list[MoveRecord]:
+def _moves(reader: Reader, name: str, reverse: bool = False) -> list[tuple[int, MoveRecord]]:
+    """The entries of a branch's reflog with their numbers."""
     prefix = name.encode() + b"\0"
     end = prefix + b"\xff" * 8
     pairs = reader.scan(REFLOG, end, prefix, reverse=True) if reverse else reader.scan(REFLOG, prefix, end)
-    return [records.decode_move(key, record, f"reflog entry of branch {name!r}") for key, record in pairs]
+    what = f"reflog entry of branch {name!r}"
+    return [(int.from_bytes(key[-8:], "big"), records.decode_move(key, record, what)) for key, record in pairs]
 
 
 def reflog(engine: Engine, name: str) -> list[Move]:
@@ -225,6 +230,9 @@ def reflog(engine: Engine, name: str) -> list[Move]:
     check_branch(name)
     with engine.read() as reader:
         moves = _moves(reader, name)
-    if not moves:
-        raise NotFound(f"there is and was no branch {name!r}; see store.branches(), `chronicle branches`")
-    return [Move(n, m.kind, m.time, head_of(m.before), head_of(m.after)) for n, m in enumerate(moves, 1)]
+        if not moves and reader.get(REFS, name.encode()) is None:
+            raise NotFound(
+                f"there is and was no branch {name!r}, or its reflog has expired; see store.branches(), "
+                "`chronicle branches`"
+            )
+    return [Move(n, m.kind, m.time, head_of(m.before), head_of(m.after)) for n, m in moves]

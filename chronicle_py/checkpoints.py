@@ -114,6 +114,7 @@ class Checkpoints:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.since = (0, 0)  # the first snapshot of this epoch; what is read from older ones is not remembered
         self.forget()
 
     def forget(self) -> None:
@@ -145,15 +146,21 @@ class Checkpoints:
                     "damage"
                 )
             directory = decode_directory(key, record, "the directory of a block")
-            found = self._remember(Boundary(lineage, block, directory, {}))
+            found = Boundary(lineage, block, directory, {})
+            if not self._outdated(reader):
+                self._remember(found)
         return found
 
-    def _remember(self, boundary: Boundary) -> Boundary:
+    def _outdated(self, reader: Reader) -> bool:
+        """Whether a snapshot is from before the epoch: what it has may be gone from the store, and is used only by
+        whoever holds it."""
+        return reader.snapshot is not None and reader.snapshot < self.since
+
+    def _remember(self, boundary: Boundary) -> None:
         with self._lock:
             if len(self._boundaries) >= _BOUNDARIES:
                 self._boundaries.pop(next(iter(self._boundaries)), None)
             self._boundaries[boundary.lineage, boundary.block] = boundary
-        return boundary
 
     def _place(self, boundary: Boundary | None, slot: Slot) -> Place:
         """What a directory says of a slot, whatever the identity of the state."""
@@ -220,7 +227,8 @@ class Checkpoints:
                 state = self._far_fold(reader, lineage, at, base, slot, state, stored_at)
                 at = base
         state = self.fold(reader, lineage, at + 1, seq, slot, state)
-        self._keep(lineage, seq, slot, state, seq - at)
+        if not self._outdated(reader):
+            self._keep(lineage, seq, slot, state, seq - at)
         return state
 
     def _nearest(
@@ -455,7 +463,11 @@ class Checkpoints:
     def _write_later(self, reader: Reader, lineage: int, base: int, slot: Slot, state: Any, folded: int) -> None:
         """Keeps a state that no directory has, for the next write of this process to enter. `folded`: events since the
         stored state, however few of them were folded just now."""
-        if self._engine.readonly or folded * _AMORTISE < self._sizes.get(slot.number, 0) * BLOCK:
+        if (
+            self._engine.readonly
+            or self._outdated(reader)
+            or folded * _AMORTISE < self._sizes.get(slot.number, 0) * BLOCK
+        ):
             return
         if slot.index and folded < _CATCH_UP:  # the next append at a multiple of its stride does it
             return

@@ -188,6 +188,7 @@ class Engine:
                 return True
             if self._epoch:
                 self.forget()
+            self.checkpoints.since = reader.snapshot or (self.kv.generation, reader.version - 1)
             self._epoch = epoch
         self._version = reader.version
         return False
@@ -352,8 +353,9 @@ class Engine:
         try:
             if error is None and tx.failure is None:
                 tx.commit()
-                self._tip = tx.tip
-                self._version = tx.tip.version
+                if tx.written_behind:
+                    self._tip = tx.tip
+                    self._version = tx.tip.version
                 return
             self._abort(tx)
         except BaseException:
@@ -391,6 +393,12 @@ class Engine:
         tx.writer.put(META, key, sealed)
         self._epoch = sealed
         tx.changes += 1
+
+    def raise_epoch_for_all(self, tx: Transaction) -> None:
+        """Makes every process drop what it remembers, this one too: it finds the new epoch as the others do."""
+        epoch = self._epoch
+        self.raise_epoch(tx)
+        self._epoch = epoch
 
     def close(self) -> None:
         if self.closed:

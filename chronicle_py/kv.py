@@ -55,6 +55,10 @@ class Reader(Protocol):
         """The pairs with start <= key < stop in order; reverse: start >= key > stop, downwards."""
         ...
 
+    def keys(self, space: int, start: bytes, count: int, reverse: bool = False) -> list[bytes]:
+        """As `take`, the keys alone."""
+        ...
+
     def count(self, space: int) -> int: ...
 
 

@@ -111,15 +111,21 @@ class LmdbReader:
             _refuse(error, "reading", self._path)
 
     def take(self, space: int, start: bytes, count: int, reverse: bool = False) -> list[bytes]:
+        return self._column(space, start, count, reverse, keys=False)
+
+    def keys(self, space: int, start: bytes, count: int, reverse: bool = False) -> list[bytes]:
+        return self._column(space, start, count, reverse, keys=True)
+
+    def _column(self, space: int, start: bytes, count: int, reverse: bool, keys: bool) -> list[bytes]:
         try:
             cursor = self._txn.cursor(self._dbs[space])
             if reverse:
                 if not self._seek_back(cursor, start):
                     return []
-                return list(islice(cursor.iterprev(keys=False), count))
+                return list(islice(cursor.iterprev(keys=keys, values=not keys), count))
             if not cursor.set_range(start):
                 return []
-            return list(islice(cursor.iternext(keys=False), count))
+            return list(islice(cursor.iternext(keys=keys, values=not keys), count))
         except lmdb.Error as error:
             _refuse(error, "reading", self._path)
 

@@ -115,7 +115,7 @@ class FeedRecord(msgspec.Struct, array_like=True, frozen=True):
     run writes nothing here.
     """
 
-    kind: str  # "run", or what a MoveRecord's kind says
+    kind: str  # "run", what a MoveRecord's kind says, or "gone": entries from here on that were collected
     branch: str
     lineage: int
     start: int

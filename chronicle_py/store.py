@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -17,6 +18,7 @@ from chronicle_py.engine import Clock, Engine, Entropy
 from chronicle_py.errors import InvalidName, InvalidOperation, NotFound
 from chronicle_py.event import Event, bind, event_type
 from chronicle_py.following import Follower, follow
+from chronicle_py.gc import GcReport, checked_request, gc
 from chronicle_py.indexing import IndexInfo
 from chronicle_py.kv import EVENTS, LINEAGES, META, OBJECTS, REFS
 from chronicle_py.lmdb_kv import open_file
@@ -297,6 +299,30 @@ class Store:
             self.path, store.hex(), records.FORMAT, counts[EVENTS], counts[REFS], counts[LINEAGES], counts[OBJECTS],
             slots, size, free, engine.kv.sizes(),
         )  # fmt: skip
+
+    def gc(
+        self,
+        *,
+        dry_run: bool = False,
+        expire_reflog: int | timedelta | None = None,
+        branches: str | None = None,
+        older_than: int | timedelta | None = None,
+        unused_blobs: bool = False,
+        progress: Progress | None = None,
+    ) -> GcReport:
+        """Collects what no branch and no reflog entry needs: events, states, blobs. `dry_run` only says what would go.
+
+        `branches`: delete those whose names match the pattern first (`*`, `?`, `[…]`; never `main`), with `older_than`
+        only those whose head is that old. `expire_reflog`: drop reflog entries of that age or more (0: all), and with
+        them the way back to the heads they name; without it every head in a reflog, also of a deleted branch, stays.
+        Ages are µs or a timedelta. Blobs go with the last event that refers to them; `unused_blobs`: also those that no
+        event ever referred to. One write transaction; others wait, readers go on. O(events + objects), ~2 µs each.
+        The file keeps its size, see `compact`.
+        """
+        request = checked_request(dry_run, expire_reflog, branches, older_than, unused_blobs)
+        if progress is not None and not callable(progress):
+            raise InvalidOperation(f"gc(progress=) is a function of (done, total), not {shown(progress)}")
+        return gc(self._engine, request, progress)
 
     def verify(self, deep: bool = False, progress: Progress | None = None) -> Report:
         """Checks everything stored against everything else; `deep` also folds every slot anew and compares."""

@@ -45,7 +45,7 @@ def current_task() -> object | None:
 class Tip:
     """What the newest commit left, as far as it was looked at."""
 
-    __slots__ = ("feed", "feed_number", "generation", "refs", "top_lineage", "version")
+    __slots__ = ("feed", "feed_number", "generation", "last_lineage", "refs", "top_lineage", "version")
 
     def __init__(self, version: int, generation: int) -> None:
         self.version = version
@@ -54,6 +54,7 @@ class Tip:
         self.feed: FeedRecord | None = None
         self.feed_number = -1  # not looked at
         self.top_lineage = -1  # not looked at
+        self.last_lineage = -1  # not looked at
 
 
 class Transaction:
@@ -61,7 +62,7 @@ class Transaction:
 
     __slots__ = (
         "_scope", "abandoned", "aborted", "causes", "changes", "depth", "dirty", "engine", "failure", "keys", "places",
-        "run", "run_lineage", "stored", "task", "thread", "tip", "writer",
+        "run", "run_lineage", "stored", "task", "thread", "tip", "writer", "written_behind",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, writer: Writer, tip: Tip) -> None:
@@ -75,6 +76,9 @@ class Transaction:
         self.abandoned = False  # left on another thread, where LMDB cannot end it
         self.changes = 0  # rises with everything that is written: tells a refused call from a half-done one
         self.failure: str | None = None
+        # Whether the commit enters states that were folded before. Not where objects or payloads are taken out: what
+        # was folded may rest on them, and afterwards all of it is forgotten.
+        self.written_behind = True
         self.dirty: set[str] = set()
         # Held back, in columns, so that nothing is kept per event that the garbage collector must look at.
         self.keys: list[bytes] = []  # ids of the events that are in no index yet
@@ -135,7 +139,7 @@ class Transaction:
         key = pack_lineage(number)
         self.writer.put(LINEAGES, key, records.seal(key, records.encode(record)))
         self.engine.lineages.note(number, record)
-        self.tip.top_lineage = number
+        self.tip.top_lineage = self.tip.last_lineage = number
         self.changes += 1
         return number
 
@@ -144,6 +148,13 @@ class Transaction:
             last = self.writer.scan(LINEAGES, b"\xff" * 4, limit=1, reverse=True)
             self.tip.top_lineage = int.from_bytes(last[0][0], "big") if last else 0
         return self.tip.top_lineage
+
+    def last_lineage(self) -> int:
+        """The highest lineage that has events: the top one, unless that was collected."""
+        if self.tip.last_lineage < 0:
+            last = self.writer.keys(EVENTS, b"\xff" * 12, 1, reverse=True)
+            self.tip.last_lineage = int.from_bytes(last[0][:4], "big") if last else 0
+        return self.tip.last_lineage
 
     def last_feed(self) -> FeedRecord | None:
         tip = self.tip
@@ -252,7 +263,7 @@ class Transaction:
         count = len(self.stored)
         if not count:
             return
-        top = pack_lineage(self.top_lineage())
+        top = pack_lineage(self.last_lineage())
         if count == 1:
             place = self.places[-1]
             self.writer.put(EVENTS, place, self.stored.pop(), place[:4] == top)
@@ -281,7 +292,7 @@ class Transaction:
             self.causes.clear()
 
     def commit(self) -> None:
-        behind = self.engine.checkpoints.write_behind(self)
+        behind = self.engine.checkpoints.write_behind(self) if self.written_behind else []
         self.flush()
         self.writer.commit()
         self.engine.checkpoints.remember(behind)
@@ -302,7 +313,7 @@ class Transaction:
 class TransactionScope:
     """The snapshot of a running transaction, as a reader that its `with` block does not end."""
 
-    __slots__ = ("_transaction", "count", "get", "scan", "snapshot", "take", "version")
+    __slots__ = ("_transaction", "count", "get", "keys", "scan", "snapshot", "take", "version")
 
     def __init__(self, transaction: Transaction) -> None:
         writer = transaction.writer
@@ -310,6 +321,7 @@ class TransactionScope:
         self.get = writer.get
         self.take = writer.take
         self.scan = writer.scan
+        self.keys = writer.keys
         self.count = writer.count
         self.version = writer.version
         self.snapshot = None

@@ -33,6 +33,9 @@ class Records:
     def take(self, space: int, start: bytes, count: int, reverse: bool = False) -> list[bytes]:
         raise AssertionError
 
+    def keys(self, space: int, start: bytes, count: int, reverse: bool = False) -> list[bytes]:
+        raise AssertionError
+
     def scan(self, *args: object, **options: object) -> list[tuple[bytes, bytes]]:
         raise AssertionError
 
