@@ -163,10 +163,9 @@ class Engine:
         reader = self.kv.read()
         if reader.version != self._version or self._generation != self.kv.generation:
             try:
-                if self._notice(reader):
+                while self._notice(reader):
                     reader.__exit__(None, None, None)
                     reader = self.kv.read()
-                    self._notice(reader)
             except BaseException:
                 reader.__exit__(None, None, None)
                 raise
@@ -185,7 +184,14 @@ class Engine:
         if epoch != self._epoch:
             if reader.get(META, records.META_MOVED) is not None:
                 self.kv.reopen()
-                return True
+                if not self.kv.reads_now(reader):
+                    return True
+                # Somebody gave the file its name back: it is the store again.
+            if reader.get(META, records.META_MOVING) is not None:  # and perhaps killed before it said `moved`
+                self.kv.watched = True
+                if self.kv.replaced():
+                    self.kv.reopen()
+                    return True
             if self._epoch:
                 self.forget()
             self.checkpoints.since = reader.snapshot or (self.kv.generation, reader.version - 1)
@@ -309,13 +315,13 @@ class Engine:
             if (
                 tip is None
                 or tip.version + 1 != writer.version
+                or tip.generation != self.kv.generation
                 or self._generation != self.kv.generation
                 or self._version != tip.version
             ):
-                if self._notice(writer):
+                while self._notice(writer):  # it may have been replaced again, while this waited for the lock
                     writer.abort()
                     writer = self.kv.write()
-                    self._notice(writer)
                 tip = Tip(writer.version - 1, self.kv.generation)
             tx = Transaction(self, writer, tip)
         except BaseException:
@@ -353,7 +359,7 @@ class Engine:
         try:
             if error is None and tx.failure is None:
                 tx.commit()
-                if tx.written_behind:
+                if tx.written_behind and tx.tip.generation == self.kv.generation:
                     self._tip = tx.tip
                     self._version = tx.tip.version
                 return

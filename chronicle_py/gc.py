@@ -28,10 +28,10 @@ from chronicle_py.branches import MAIN, read_ref
 from chronicle_py.errors import InvalidOperation
 from chronicle_py.event import ID_SIZE, checked_event
 from chronicle_py.feed_gone import Left, forget_entries
-from chronicle_py.kv import BLOCKS, CAUSES, EVENTS, FEED, IDS, LINEAGES, OBJECTS, REFLOG, REFS
+from chronicle_py.kv import BLOCKS, CAUSES, EVENTS, FEED, IDS, LINEAGES, OBJECTS, REFLOG, REFS, Progress
 from chronicle_py.names import check_name
 from chronicle_py.records import BLOCK, FeedRecord, Lineage, MoveRecord, Ref, pack_number, pack_position
-from chronicle_py.removal import Progress, Removal
+from chronicle_py.removal import Removal
 from chronicle_py.shown import shown
 from chronicle_py.sweeping import sweep
 from chronicle_py.transaction import Transaction, transaction

@@ -11,7 +11,7 @@ writer whose version is one above the last snapshot seen has missed nothing in b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -30,6 +30,10 @@ META: Final = 10
 SPACE_NAMES: Final = (
     "events", "ids", "refs", "lineages", "reflog", "slots", "blocks", "objects", "causes", "feed", "meta",
 )  # fmt: skip
+
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total), now and then."""
 
 
 class Reader(Protocol):
@@ -60,6 +64,13 @@ class Reader(Protocol):
         ...
 
     def count(self, space: int) -> int: ...
+
+    def copy_to(
+        self, path: str, map_size: int, changes: Mapping[bytes, bytes | None], progress: Progress | None = None
+    ) -> None:
+        """Writes all of it to a new or empty file, packed as densely as can be, and returns when that is on disk.
+        `changes`: records of META that differ there (None: missing)."""
+        ...
 
 
 class Writer(Reader, Protocol):
@@ -127,6 +138,23 @@ class Kv(Protocol):
 
     def file_size(self) -> tuple[int, int]:
         """Bytes of the file, and bytes of it that hold no data (free pages)."""
+        ...
+
+    @property
+    def compact_path(self) -> str:
+        """Where a compaction writes its file."""
+        ...
+
+    def put_in_place(self) -> None:
+        """Gives the file at `compact_path` the name of the open one. For a holder of the write lock alone."""
+        ...
+
+    def replaced(self) -> bool:
+        """Whether the path names another file than the open one."""
+        ...
+
+    def reads_now(self, reader: Reader) -> bool:
+        """Whether a snapshot is of the file that is open now, not of one that was open before."""
         ...
 
     def reopen(self) -> None: ...

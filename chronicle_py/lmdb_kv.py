@@ -13,6 +13,10 @@ What LMDB asks of its users is handled here and nowhere else:
   whether the path still names the open file, and opens it anew if not. A lock file counts the transactions of one data
   file: beside another one it would lead readers to the wrong pages. So the first to notice removes it, and a file that
   is opened beside a foreign one is refused.
+- A compaction replaces the file itself (`put_in_place`), holding the write lock of the old one. It renames and removes
+  the lock file in one block (`_alone_in`) in which others open neither, so that the pair is never mixed. A process that
+  waited for the old file's lock finds a mark in it, see engine.py; and if the compaction was killed before it made the
+  mark, the file is `watched`: whoever gets the lock then looks again whether the path still names it.
 - LMDB trusts its pages. A file that is no LMDB file, or was cut short, is refused before LMDB maps it.
 """
 
@@ -24,7 +28,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 from types import TracebackType
@@ -35,7 +39,8 @@ import lmdb._envid
 import lmdb.verify
 
 from chronicle_py.errors import ChronicleError, CorruptStore, InvalidOperation, NotFound, ReadOnly, StoreFull
-from chronicle_py.kv import SPACE_NAMES, Reader, Writer
+from chronicle_py.kv import SPACE_NAMES, Progress, Reader, Writer
+from chronicle_py.lmdb_copy import copy_snapshot, sync_file
 from chronicle_py.shown import shown
 
 if sys.platform != "win32":  # there, an open file cannot be replaced either
@@ -155,6 +160,16 @@ class LmdbReader:
     def count(self, space: int) -> int:
         return int(self._txn.stat(self._dbs[space])["entries"])
 
+    def copy_to(
+        self, path: str, map_size: int, changes: Mapping[bytes, bytes | None], progress: Progress | None = None
+    ) -> None:
+        """Writes what this snapshot has to a new file, and returns when it is on disk. `changes`: records of `meta`
+        that differ there (None: missing)."""
+        try:
+            copy_snapshot(self._txn, self._dbs, path, map_size, changes, self.version - 1, progress)
+        except lmdb.Error as error:
+            _refuse(error, "writing the copy", path)
+
     def page_bytes(self, space: int) -> int:
         stat = self._txn.stat(self._dbs[space])
         return int(stat["psize"]) * int(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
@@ -222,16 +237,21 @@ class LmdbFile:
         self.lock = threading.RLock()  # held by the writer of this process, see engine.py; no thread takes it twice
         self.writer: Any = None  # that writer's Transaction
         self.bells: set[Callable[[], None]] = set()  # called after each commit here, for those who wait for one
+        self.watched = False  # a compaction is at work on the file, or was killed
         self._opening = threading.Lock()
         self._forked = False
         self._looked = 0.0
         self._folder = os.path.dirname(path)
         self._folder_time = 0
-        self._open()
+        with _alone_in(self._folder):
+            env = self._attach()
+        self._open(env)
 
     # --- opening ---
 
-    def _open(self) -> None:
+    def _attach(self) -> lmdb.Environment:
+        """Opens the file and the lock file that the path names. Inside `_alone_in`, so that they belong together; waits
+        for no writer, since one may be waiting for that block."""
         try:
             env = lmdb.open(
                 os.fsencode(self.path),
@@ -249,19 +269,25 @@ class LmdbFile:
             )
         except (lmdb.Error, OSError) as error:
             _refuse(error, "opening", self.path)
+        identity = _identity(self.path)
+        if identity is None:
+            env.close()
+            raise NotFound(f"opening {self.path}: the file is gone again")
+        self._attached = identity, _identity(self.path + "-lock")
+        return env
+
+    def _open(self, env: lmdb.Environment) -> None:
         try:
             if not self.readonly:
                 env.reader_check()
             self._check_lock(env)
             dbs = self._open_spaces(env)
-            identity = _identity(self.path)
-            if identity is None:
-                raise NotFound(f"opening {self.path}: the file is gone again")
         except BaseException:
             env.close()
             raise
-        self.identity, self._lock_identity = identity, _identity(self.path + "-lock")
+        self.identity, self._lock_identity = self._attached
         self._env, self._dbs = env, dbs
+        self.watched = False
 
     def _check_lock(self, env: lmdb.Environment) -> None:
         """Refuses a lock file that counts the transactions of another data file, one that still is in use elsewhere."""
@@ -288,6 +314,9 @@ class LmdbFile:
                 return [env.open_db(name.encode(), create=False) for name in SPACE_NAMES]
             # py-lmdb keeps handles of write transactions only, so that this waits for whoever is writing.
             with env.begin(write=True) as txn:
+                if _identity(self.path) == self._attached[0]:  # no compaction is at work: it would hold this lock
+                    with suppress(OSError):
+                        os.unlink(self.compact_path)
                 return [env.open_db(name.encode(), txn=txn, create=new) for name in SPACE_NAMES]
         except lmdb.NotFoundError:
             raise InvalidOperation(
@@ -298,13 +327,17 @@ class LmdbFile:
 
     def reopen(self) -> None:
         """Opens what the path names now. Snapshots that are still open keep the old file until they end."""
-        with self._opening, _alone_in(os.path.dirname(self.path)):
-            _check_file(self.path)
-            _open_files.pop(self.identity, None)
-            if _identity(self.path) != self.identity and _identity(self.path + "-lock") == self._lock_identity:
-                with suppress(OSError):
-                    os.unlink(self.path + "-lock")
-            self._open()
+        with self._opening:
+            with _alone_in(self._folder):
+                if not self._forked and not self.replaced():
+                    return  # another thread has done it
+                _check_file(self.path)
+                _open_files.pop(self.identity, None)
+                if _identity(self.path) != self.identity and _identity(self.path + "-lock") == self._lock_identity:
+                    with suppress(OSError):
+                        os.unlink(self.path + "-lock")
+                env = self._attach()
+            self._open(env)
             _open_files[self.identity] = self
             self.generation += 1
             self._forked = False
@@ -372,7 +405,13 @@ class LmdbFile:
             self._looked = now
         try:
             env, dbs = self._env, self._dbs
-            return LmdbWriter(env.begin(write=True), dbs, self.path)
+            writer = LmdbWriter(env.begin(write=True), dbs, self.path)
+            while env is not self._env or (self.watched and self.replaced()):
+                writer.abort()
+                self.reopen()
+                env, dbs = self._env, self._dbs
+                writer = LmdbWriter(env.begin(write=True), dbs, self.path)
+            return writer
         except lmdb.Error as error:
             _refuse(error, "writing to", self.path)
 
@@ -380,6 +419,39 @@ class LmdbFile:
         """Tells those in this process who wait that there may be something new."""
         for bell in tuple(self.bells):
             bell()
+
+    def replaced(self) -> bool:
+        """Whether the path names another file than the open one."""
+        return _identity(self.path) != self.identity
+
+    def reads_now(self, reader: Reader) -> bool:
+        """Whether a snapshot is of the file that is open now, not of one that was open before."""
+        return isinstance(reader, LmdbReader) and reader._dbs is self._dbs
+
+    # --- compaction ---
+
+    @property
+    def compact_path(self) -> str:
+        """Where a compaction writes. Whoever holds the write lock may remove what lies there."""
+        return self.path + "-compact"
+
+    def put_in_place(self) -> None:
+        """Has the path name what was written to `compact_path`, which whoever calls must have done holding the write
+        lock, and goes on doing so. The open file has no name then; this and other processes have to reopen."""
+        lock = self.path + "-lock"
+        with suppress(OSError):
+            found = os.stat(self.path)
+            os.chmod(self.compact_path, modes.S_IMODE(found.st_mode))
+            os.chown(self.compact_path, found.st_uid, found.st_gid)
+        try:
+            with _alone_in(self._folder):
+                os.rename(self.compact_path, self.path)
+                _new_lock(lock)
+                sync_file(self._folder)
+        except OSError as error:
+            raise ReadOnly(
+                f"compacting {self.path}: {error}. Give this user the right to replace files there"
+            ) from error
 
     def sync(self) -> None:
         try:
@@ -442,13 +514,26 @@ def _alone_in(folder: str) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    held = os.open(folder, os.O_RDONLY)
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError:  # a folder that may be used but not listed
+        yield
+        return
     try:
         with suppress(OSError):  # a file system without such locks
             fcntl.flock(held, fcntl.LOCK_EX)
         yield
     finally:
         os.close(held)
+
+
+def _new_lock(path: str) -> None:
+    """Puts an empty lock file, with the same rights, in the place of one that others go on using."""
+    mode = modes.S_IMODE(os.stat(path).st_mode)
+    fresh = path + "-new"
+    os.close(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode))
+    os.chmod(fresh, mode)
+    os.rename(fresh, path)
 
 
 def _keys_of_process(path: str, subdir: bool) -> tuple[Any, ...]:
@@ -539,16 +624,44 @@ def _file_path(path: str | os.PathLike[str], *, create: bool) -> str:
 
 def _check_file(path: str) -> None:
     """Refuses what LMDB would crash on: no LMDB file at all, or one that was cut short."""
+    looked: tuple[int, list[tuple[int, int]]] | None = None
+    while True:
+        found = _measured(path)
+        if found is None:
+            return
+        size, needed, ends = found
+        if size >= needed:
+            return
+        if looked == (size, ends):
+            break
+        looked = size, ends
+        # Pages that were taken and given back inside one transaction are never written, so that a sound file may end a
+        # little early. Only a walk over the pages tells such a one from a file that was cut; and what a walk says of a
+        # file that others write to meanwhile means nothing.
+        try:
+            problems: list[str] = _find_problems(path, subdir=False)
+        except (lmdb.verify.VerifyError, OSError, ValueError, struct.error) as error:
+            problems = [str(error)]
+        if not problems:
+            return
+    raise CorruptStore(
+        f"{path} was cut short or damaged ({size:,} bytes, its pages reach to {needed:,}): {problems[0]}. Restore a "
+        "backup"
+    )
+
+
+def _measured(path: str) -> tuple[int, int, list[tuple[int, int]]] | None:
+    """A file's bytes, how many its pages need, and the ends that its meta pages name. None: it is new, or not there."""
     try:
-        found = os.stat(path)
-        if not modes.S_ISREG(found.st_mode) and not modes.S_ISDIR(found.st_mode):
+        kind = os.stat(path).st_mode
+        if not modes.S_ISREG(kind) and not modes.S_ISDIR(kind):
             raise InvalidOperation(f"{path} is no file but a device, pipe or socket. Choose another path")
-        size = found.st_size
         with open(path, "rb") as file:
             start = file.read(_PAGE_HEADER + 136)
+            size = os.fstat(file.fileno()).st_size
             if len(start) < _PAGE_HEADER + 136 or struct.unpack_from("=I", start, _PAGE_HEADER)[0] != _MAGIC:
                 if size == 0:
-                    return  # a new, empty file
+                    return None
                 raise InvalidOperation(f"{path} is not a chronicle store: it is no LMDB file. Choose another path")
             page = struct.unpack_from("=I", start, _PAGE_HEADER + 24)[0]
             ends = [_last_page(start)]
@@ -556,26 +669,14 @@ def _check_file(path: str) -> None:
             second = file.read(_PAGE_HEADER + 136)
             if len(second) == _PAGE_HEADER + 136:
                 ends.append(_last_page(second))
-            size = os.fstat(file.fileno()).st_size  # after the ends: a writer may have made the file longer meanwhile
+            size = os.fstat(file.fileno()).st_size  # last: writers put the pages before the meta page that needs them
     except FileNotFoundError:
-        return
+        return None
     except IsADirectoryError:
         raise InvalidOperation(f"{path} is a folder, a store's data file was expected there") from None
     except PermissionError as error:
         raise ReadOnly(f"{path} cannot be read: {error}. Give this user access to the file") from None
-    if size >= (max(ends)[1] + 1) * page:
-        return
-    # Pages that were taken and given back inside one transaction are never written, so that a sound file may end a
-    # little early. Only a walk over the pages tells such a one from a file that was cut.
-    try:
-        problems: list[str] = _find_problems(path, subdir=False)
-    except (lmdb.verify.VerifyError, OSError, ValueError, struct.error) as error:
-        problems = [str(error)]
-    if problems:
-        raise CorruptStore(
-            f"{path} was cut short or damaged ({size:,} bytes, its pages reach to {(max(ends)[1] + 1) * page:,}): "
-            f"{problems[0]}. Restore a backup"
-        )
+    return size, (max(ends)[1] + 1) * page, ends
 
 
 def _last_page(meta: bytes) -> tuple[int, int]:

@@ -28,7 +28,8 @@ pack_number: Callable[[int], bytes] = struct.Struct(">Q").pack
 _pack_crc: Callable[[int], bytes] = struct.Struct(">I").pack
 
 ID_PREFIX: Final = 16  # bytes of an event id that serve as a key
-META_FORMAT, META_STORE, META_EPOCH, META_MOVED = b"format", b"store", b"epoch", b"moved"
+META_FORMAT, META_STORE, META_EPOCH = b"format", b"store", b"epoch"
+META_MOVED, META_MOVING = b"moved", b"moving"
 CAUSED_BY, LINKED_TO = b"c", b"l"
 
 

@@ -5,13 +5,11 @@ Whoever decides what goes does it the same way for a rehearsal and for earnest; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from chronicle_py.kv import SPACE_NAMES, Reader
+from chronicle_py.kv import SPACE_NAMES, Progress, Reader
 from chronicle_py.transaction import Transaction
 
-Progress = Callable[[int, int], None]
-"""Called with (done, total), now and then."""
 _SCAN = 1024
 
 

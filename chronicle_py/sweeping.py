@@ -13,10 +13,10 @@ from typing import NamedTuple
 from chronicle_py import records
 from chronicle_py.checkpoints import decode_directory
 from chronicle_py.event import BLOB, ID_SIZE, checked_event, payload_blobs
-from chronicle_py.kv import BLOCKS, EVENTS, OBJECTS, SLOTS
+from chronicle_py.kv import BLOCKS, EVENTS, OBJECTS, SLOTS, Progress
 from chronicle_py.marking import Marks
 from chronicle_py.records import unpack_position
-from chronicle_py.removal import Progress, Removal
+from chronicle_py.removal import Removal
 from chronicle_py.transaction import Transaction
 
 _KEYS = 4096  # read at once

@@ -313,7 +313,7 @@ class Transaction:
 class TransactionScope:
     """The snapshot of a running transaction, as a reader that its `with` block does not end."""
 
-    __slots__ = ("_transaction", "count", "get", "keys", "scan", "snapshot", "take", "version")
+    __slots__ = ("_transaction", "copy_to", "count", "get", "keys", "scan", "snapshot", "take", "version")
 
     def __init__(self, transaction: Transaction) -> None:
         writer = transaction.writer
@@ -322,6 +322,7 @@ class TransactionScope:
         self.take = writer.take
         self.scan = writer.scan
         self.keys = writer.keys
+        self.copy_to = writer.copy_to
         self.count = writer.count
         self.version = writer.version
         self.snapshot = None

@@ -39,6 +39,9 @@ class Records:
     def scan(self, *args: object, **options: object) -> list[tuple[bytes, bytes]]:
         raise AssertionError
 
+    def copy_to(self, *args: object, **options: object) -> None:
+        raise AssertionError
+
     def count(self, space: int) -> int:
         return len(self.stored)
 
