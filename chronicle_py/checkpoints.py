@@ -199,6 +199,15 @@ class Checkpoints:
                 boundary.live[slot.number] = state
         return place.true_to, state
 
+    def newest_root(self, reader: Reader, lineage: int, seq: int, slot: Slot) -> bytes | None:
+        """The bytes of the newest state of a slot that is stored at or below the boundary `seq`, of whatever
+        identity."""
+        place = self._place(self.boundary(reader, lineage, seq), slot)
+        if place.lineage == 0:
+            return None
+        entry = self._at(reader, place.lineage, place.block, fresh=True).directory.here.get(slot.number)
+        return None if entry is None else bytes(entry[1])
+
     # --- states ---
 
     def state(self, reader: Reader, lineage: int, seq: int, slot: Slot) -> Any:

@@ -15,6 +15,7 @@ from chronicle_py import branches, indexing, records
 from chronicle_py.branch import Branch, branch_at
 from chronicle_py.branches import BranchInfo
 from chronicle_py.compacting import CompactReport, backup, compact
+from chronicle_py.deep_stats import DeepStats, deep_stats
 from chronicle_py.engine import Clock, Engine, Entropy
 from chronicle_py.errors import InvalidName, InvalidOperation, NotFound
 from chronicle_py.event import Event, bind, event_type
@@ -59,6 +60,7 @@ class Stats(msgspec.Struct, frozen=True):
     file_bytes: int
     free_bytes: int
     keyspaces: dict[str, dict[str, int]]  # name -> entries, bytes
+    deep: DeepStats | None = None
 
 
 def open(
@@ -287,18 +289,21 @@ class Store:
         self._engine.read().__exit__(None, None, None)
         self._engine.kv.sync()
 
-    def stats(self) -> Stats:
-        """Figures: events, branches, bytes by keyspace."""
+    def stats(self, deep: bool = False) -> Stats:
+        """Figures: events, branches, bytes by keyspace; `deep` also of nodes, blobs and slots, reading all objects."""
+        if not isinstance(deep, bool):
+            raise InvalidOperation(f"stats(deep=) is True or False, not {shown(deep)}")
         engine = self._engine
         with engine.read() as reader:
             counts = {space: reader.count(space) for space in (EVENTS, REFS, LINEAGES, OBJECTS)}
             slots = len(engine.slots.table(reader).by_id)
             key = records.META_STORE
             store = records.unseal(key, reader.get(META, key) or b"", "the store's id")
+            more = deep_stats(engine, reader) if deep else None
         size, free = engine.kv.file_size()
         return Stats(
             self.path, store.hex(), records.FORMAT, counts[EVENTS], counts[REFS], counts[LINEAGES], counts[OBJECTS],
-            slots, size, free, engine.kv.sizes(),
+            slots, size, free, engine.kv.sizes(), more,
         )  # fmt: skip
 
     def gc(

@@ -12,7 +12,7 @@ from conftest import Opener
 from script import ended, hear, run, start
 
 import chronicle_py as chronicle
-from chronicle_py import Branch, InvalidOperation, ReadOnly, Store, compacting, lmdb_kv
+from chronicle_py import Branch, InvalidOperation, ReadOnly, Store, lmdb_kv
 from chronicle_py.kv import META
 from chronicle_py.records import META_EPOCH, META_MOVED, META_MOVING
 
@@ -246,7 +246,7 @@ def test_compact_and_backup_refuse_what_they_cannot_do(
         store.backup(3)  # type: ignore[arg-type]
     with pytest.raises(ReadOnly, match="cannot be made"):
         store.backup(tmp_path / "nowhere" / "copy")
-    monkeypatch.setattr(compacting.sys, "platform", "win32")
+    monkeypatch.setattr("sys.platform", "win32")
     with pytest.raises(InvalidOperation, match="Windows"):
         store.compact()
     monkeypatch.undo()

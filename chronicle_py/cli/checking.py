@@ -11,6 +11,7 @@ from chronicle_py.cli import output
 from chronicle_py.cli.app import Failure, app
 from chronicle_py.cli.options import DEFAULT_STORE, Json, StorePath, exists, reading, writing
 from chronicle_py.cli.reducers_at_hand import load_reducers
+from chronicle_py.deep_stats import DeepStats
 
 SECTION = "The store"
 
@@ -35,16 +36,26 @@ def init(store: StorePath = DEFAULT_STORE, json: Json = False) -> None:
 
 
 @app.command(rich_help_panel=SECTION)
-def stats(store: StorePath = DEFAULT_STORE, json: Json = False) -> None:
+def stats(
+    store: StorePath = DEFAULT_STORE,
+    deep: Annotated[bool, typer.Option("--deep", help="Also read all objects: bytes of states and blobs.")] = False,
+    json: Json = False,
+) -> None:
     """Shows figures of the store: events, branches, bytes.
+
+    With --deep also how much of the objects are blobs, and what each slot's checkpoint rewrites.
 
     \b
     chronicle stats --json
+    chronicle stats --deep
     """
     with reading(store) as opened:
-        found = opened.stats()
+        found = opened.stats(deep=deep)
     if json:
-        output.print_json(msgspec.structs.asdict(found))
+        figures = msgspec.to_builtins(found)
+        if not deep:
+            del figures["deep"]
+        output.print_json(figures)
         return
     for name, value in (
         ("path", found.path), ("store", found.store), ("format", found.format), ("events", f"{found.events:,}"),
@@ -59,6 +70,21 @@ def stats(store: StorePath = DEFAULT_STORE, json: Json = False) -> None:
         [(name, f"{space['entries']:,}", output.size(space["bytes"])) for name, space in found.keyspaces.items()],
         right=("entries", "size"),
     )
+    if found.deep is not None:
+        _say_deep(found.deep)
+
+
+def _say_deep(deep: DeepStats) -> None:
+    output.say("")
+    output.say(f"{'nodes':<11} {deep.nodes:,}, {output.size(deep.node_bytes)}")
+    output.say(f"{'blobs':<11} {deep.blobs:,}, {output.size(deep.blob_bytes)}")
+    if deep.slots:
+        output.say("")
+        output.table(
+            ("slot", "checkpoint", "plain fields"),
+            [(id, output.size(slot.checkpoint), output.size(slot.plain)) for id, slot in deep.slots.items()],
+            right=("checkpoint", "plain fields"),
+        )
 
 
 @app.command(rich_help_panel=SECTION)

@@ -8,6 +8,7 @@ from chronicle_py.cli import (  # noqa: F401  (they register)
     exchanging,
     following,
     history,
+    housekeeping,
     indexes,
     remembering,
     slots,

@@ -17,7 +17,7 @@ COMMANDS = (
     "init", "import", "append", "log", "follow", "show", "branches", "fork", "orphan", "rewind", "reflog",
     "delete-branch", "restore-branch", "slots", "state", "diff", "blob", "replay", "verify", "stats", "export",
     "messages", "say", "compile", "context-stats", "summarize", "search", "pin", "pins", "unpin",
-    "index", "indexes", "find",
+    "index", "indexes", "find", "gc", "compact", "backup",
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def likened(text: str, folder: str = "/home/you") -> str:
     text = re.sub(r"\b[0-9a-f]{10,64}\b", "ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d", "TIME", text)
     text = re.sub(r"\d+\.\d{3} s, [\d,]+ events/s", "SPEED", text)
+    text = re.sub(r"\b\d+\.\d KiB", "SIZE", text)
     return re.sub(r"\b\d{16}\b", "TIME", text)
 
 
