@@ -289,7 +289,7 @@ class Store:
         self._engine.read().__exit__(None, None, None)
         self._engine.kv.sync()
 
-    def stats(self, deep: bool = False) -> Stats:
+    def stats(self, *, deep: bool = False) -> Stats:
         """Figures: events, branches, bytes by keyspace; `deep` also of nodes, blobs and slots, reading all objects."""
         if not isinstance(deep, bool):
             raise InvalidOperation(f"stats(deep=) is True or False, not {shown(deep)}")

@@ -207,7 +207,7 @@ def test_a_replay_that_differs_is_a_failure(run: Chronicle, monkeypatch: pytest.
 def test_nothing_ends_in_a_traceback(
     run: Chronicle, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str
 ) -> None:
-    def fail(self: Store, deep: bool = False) -> Any:
+    def fail(self: Store, *, deep: bool = False) -> Any:
         raise error
 
     monkeypatch.setattr(Store, "stats", fail)
