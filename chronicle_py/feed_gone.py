@@ -2,15 +2,14 @@
 
 A run goes when none of its events is left; a move goes when its branch, all of the branch's reflog and all of the
 branch's runs are. Numbers are never given twice: an entry `gone` has the first number of its stretch, the others of the
-stretch are taken out, but for the last entry of the whole feed, which then becomes `gone` by itself.
+stretch are taken out, but for the last entry of the whole feed, which then becomes `gone` by itself. Entries that stay
+are not changed: a run of which the last events are gone still says where it ended, and a follower sees that they lack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Final, NamedTuple
-
-import msgspec
 
 from chronicle_py import records
 from chronicle_py.kv import FEED
@@ -65,7 +64,6 @@ class _Pass:
     def __init__(self, removal: Removal, left: Left) -> None:
         self._removal = removal
         self._left = left
-        self._run_end = 0  # what is left of the run before; 0: no run is before
         self._in_stretch = False
         self._spare: Entry | None = None  # the newest of the stretch, unless it is the first: it goes if more follows
         self._gone = 0
@@ -75,38 +73,25 @@ class _Pass:
             if self._spare is not None:
                 self._removal.delete(FEED, self._spare.key, self._spare.stored)
                 self._spare = None
-            record = entry.record
-            if record.stop_before > self._run_end:
-                record = msgspec.structs.replace(record, stop_before=self._run_end)
-            if self._left.has(record):
-                self._stay(entry, record)
+            if self._left.has(entry.record):
+                self._in_stretch = False
             else:
-                self._go(entry, record)
+                self._go(entry)
         if self._spare is not None:
             self._become_gone(self._spare, 0)
         return self._gone
 
-    def _stay(self, entry: Entry, record: FeedRecord) -> None:
-        if record != entry.record:
-            self._replace(entry, record)
-        self._in_stretch = False
-        self._run_end = self._left.end(record.lineage) if record.kind == RUN else 0
-
-    def _go(self, entry: Entry, record: FeedRecord) -> None:
-        self._gone += record.kind != GONE
+    def _go(self, entry: Entry) -> None:
+        self._gone += entry.record.kind != GONE
         if self._in_stretch:
             self._spare = entry
         else:
-            self._become_gone(entry, record.stop_before)
+            self._become_gone(entry, entry.record.stop_before)
         self._in_stretch = True
-        self._run_end = 0
 
     def _become_gone(self, entry: Entry, stop_before: int) -> None:
         record = FeedRecord(GONE, "", 0, 0, stop_before)
         if record != entry.record:
-            self._replace(entry, record)
-
-    def _replace(self, entry: Entry, record: FeedRecord) -> None:
-        stored = records.seal(entry.key, records.encode(record))
-        self._removal.bytes += len(entry.stored) - len(stored)
-        self._removal.replace(FEED, entry.key, stored)
+            stored = records.seal(entry.key, records.encode(record))
+            self._removal.bytes += len(entry.stored) - len(stored)
+            self._removal.replace(FEED, entry.key, stored)

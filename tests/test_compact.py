@@ -292,3 +292,20 @@ def test_a_read_only_store_can_be_backed_up(opener: Opener, tmp_path: Path) -> N
     opener(readonly=True).backup(tmp_path / "copy")
     assert opener(tmp_path / "copy").branch().seq == 1
     assert lmdb_kv._open_files
+
+
+def test_a_follower_goes_on_in_the_new_file(opener: Opener) -> None:
+    store = opener()
+    main = store.branch()
+    main.append("note", 1)
+    follower = store.follow(types=["note"])
+    assert [getattr(next(follower), "branch", None) for _ in range(2)] == ["main", None]
+    store.compact()
+    main.append("note", 2)
+    assert next(follower).event.seq == 2  # type: ignore[union-attr]
+    run(
+        "store = chronicle.open(path, durability='relaxed'); store.compact(); store.branch().append('note', 3)",
+        store.path,
+    )
+    assert next(follower).event.payload == 3  # type: ignore[union-attr]
+    follower.close()

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
-from test_engine_machine import EngineMachine, feed_of
+from test_engine_machine import EngineMachine
 
-from chronicle_py import Store
+from chronicle_py import BranchChange, CaughtUp, Followed, Store
 from chronicle_py.kv import OBJECTS
 from chronicle_py.verify_deep import _Compared
 
@@ -22,6 +22,7 @@ class CollectedMachine(EngineMachine):
     def __init__(self) -> None:
         super().__init__()
         self.superseded = False  # a custom slot has states of an older version
+        self.positions: list[tuple[str, set[str]]] = []  # where a follower stood, and the events it had got
 
     def change_reducer(self, data: st.DataObject) -> None:
         self.superseded = True
@@ -85,13 +86,30 @@ class CollectedMachine(EngineMachine):
         self._compare_feed(self.store)
 
     def _compare_feed(self, store: Store) -> None:
-        """In order; all of what is left, once; of what is gone nothing but moves of branches that have a story left."""
-        found = [entry for entry in feed_of(store) if entry[0] != "gone"]
+        """A follower gets what is left in order, all events of branches once; of what is gone nothing but moves of
+        branches that have a story left. Every position it was ever at is still one to go on from."""
+        items = list(store.follow(live=False))
+        found = [
+            (item.event.id if isinstance(item, Followed) else item.kind, item.branch)
+            for item in items
+            if isinstance(item, Followed | BranchChange)
+        ]
         done = iter(self.model.done)
         assert all(entry in done for entry in found)
         events = {event.id for history in self.model.branches.values() for event in history}
         told = [what for what, _ in found if what in events]
         assert sorted(told) == sorted(events)
+        for position, before in self.positions:
+            rest = [item for item in store.follow(start=position, live=False) if isinstance(item, Followed)]
+            ids = {item.event.id for item in rest}
+            assert events <= ids | before
+            assert not ids & before
+        ids = set()
+        for item in items:
+            if isinstance(item, Followed):
+                ids.add(item.event.id)
+            if isinstance(item, CaughtUp) or (len(self.positions) < 40 and len(ids) % 29 == 0):
+                self.positions.append((item.position, set(ids)))
 
 
 TestCollected = CollectedMachine.TestCase
