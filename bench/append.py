@@ -48,7 +48,7 @@ def _durable(session: Session) -> tuple[list[float], ...]:
 
 def _relaxed(session: Session) -> tuple[list[float], ...]:
     with relaxed(session.new()) as store:
-        return _commits(session, store, durable=False, rounds=session.pick(100, 25), size=_RELAXED_ROUND)
+        return _commits(session, store, durable=False, rounds=session.pick(50, 10), size=_RELAXED_ROUND)
 
 
 def _batched(session: Session) -> tuple[list[float], ...]:

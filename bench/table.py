@@ -159,7 +159,7 @@ CLAIMS: tuple[tuple[str, str, str], ...] = (
     ("append", "append to an append_log slot, relaxed: median", "append a message, relaxed"),
     ("read", "replay into an append_log, 1,000,000 events", "replay a million events"),
     ("read", "walk, 1,000,000 events", "walk a million events"),
-    ("forks", "fork at the middle, relaxed, at 100,000 events", "fork 100,000 events back in the middle"),
+    ("forks", "fork at the middle, relaxed, at 100,000 events", "fork in the middle of 100,000 events"),
     ("state", "open an existing store, 1,000,000 events", "open a store of a million events"),
     ("beside LangGraph", "bytes a turn, of 300 turns", "disk a turn, of 300 turns, beside LangGraph's SQLite saver"),
     ("beside LangGraph", "a turn of two messages, after 300 turns", "time a turn, after 300, beside the same"),

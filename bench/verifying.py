@@ -29,7 +29,7 @@ def _verify(session: Session, events: int, deep: bool) -> Measured:
                 raise AssertionError(f"verify found {reports[0].problems[:1]}")
             return [taken]
 
-        found = alternate(3 if events == LARGE else session.pick(5, 3), ours, lambda _: [seconds(hashed)])
+        found = alternate(2 if events == LARGE else session.pick(5, 2), ours, lambda _: [seconds(hashed)])
     raw.close()
     return Measured.rate(found[0], events, found[1], _BESIDE)
 
