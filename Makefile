@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := $(VENV)/bench/.ready
 
 .PHONY: demo test check bench soak clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,check,bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,check]"
 	touch $(READY)
 
 demo: $(READY)  ## the main job on a real conversation
@@ -27,8 +28,13 @@ check: $(READY)  ## linters and types
 	MYPYPATH=$(VENV)/typed $(BIN)/mypy -p chronicle_py
 	MYPYPATH=$(VENV)/typed:tests $(BIN)/mypy tests bench docs
 
-bench: $(READY)  ## the figures of docs/benchmarks.md
-	$(BIN)/python -m bench
+$(PEERS): pyproject.toml  # other libraries, which the tests must not meet
+	$(PYTHON) -m venv $(VENV)/bench
+	$(VENV)/bench/bin/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	touch $(PEERS)
+
+bench: $(PEERS)  ## the figures of docs/benchmarks.md, other libraries beside ours
+	$(VENV)/bench/bin/python -m bench --docs docs
 
 soak: $(READY)  ## the long tests
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile=soak tests

@@ -25,14 +25,16 @@ Append = Callable[[dict[str, str]], object]
 def _commits(
     session: Session, store: chronicle.Store, *, durable: bool, rounds: int, size: int
 ) -> tuple[list[float], ...]:
-    """(times of appends to an append_log slot, times of plain commits)."""
+    """Times of (appends to an append_log slot, appends of plain events, plain commits)."""
     raw = PlainLmdb(session.new(), durable=durable)
     store.register_state(SLOT, kind="append_log")
     log = store.branch().state(SLOT)
+    events = store.orphan("events")
     try:
         return alternate(
             rounds,
             lambda n: each(log.append, [(payload(n * size + i),) for i in range(size)]),
+            lambda n: each(events.append, [("note", payload(n * size + i)) for i in range(size)]),
             lambda n: each(raw.commit, raw.entries(size)),
         )
     finally:
@@ -41,71 +43,97 @@ def _commits(
 
 def _durable(session: Session) -> tuple[list[float], ...]:
     with chronicle.open(session.new(), durability="full") as store:
-        return _commits(session, store, durable=True, rounds=session.pick(120, 40), size=_DURABLE_ROUND)
+        return _commits(session, store, durable=True, rounds=session.pick(120, 15), size=_DURABLE_ROUND)
 
 
 def _relaxed(session: Session) -> tuple[list[float], ...]:
     with relaxed(session.new()) as store:
-        return _commits(session, store, durable=False, rounds=session.pick(100, 25), size=_RELAXED_ROUND)
+        return _commits(session, store, durable=False, rounds=session.pick(50, 10), size=_RELAXED_ROUND)
 
 
 def _batched(session: Session) -> tuple[list[float], ...]:
-    """Seconds an event: (ours, plain), each transaction giving one number."""
+    """Seconds an event: (into a slot, plain events, plain LMDB), each transaction giving one number."""
     raw = PlainLmdb(session.new())
     with relaxed(session.new()) as store:
         store.register_state(SLOT, kind="append_log")
         log = store.branch().state(SLOT)
+        events = store.orphan("events")
 
         def transact(items: list[dict[str, str]]) -> None:
             with store.transaction():
                 for item in items:
                     log.append(item)
 
-        def ours(n: int) -> list[float]:
+        def transact_plain(items: list[dict[str, str]]) -> None:
+            with store.transaction():
+                for item in items:
+                    events.append("note", item)
+
+        def timed(call: Callable[[list[dict[str, str]]], None], n: int) -> list[float]:
             first = n * _BATCHED_ROUND
             batches = [[payload((first + k) * BATCH + i) for i in range(BATCH)] for k in range(_BATCHED_ROUND)]
-            return [seconds(lambda b=batch: transact(b)) / BATCH for batch in batches]  # type: ignore[misc]
+            return [seconds(lambda b=batch: call(b)) / BATCH for batch in batches]  # type: ignore[misc]
 
         def plain(n: int) -> list[float]:
             batches = [raw.entries(BATCH) for _ in range(_BATCHED_ROUND)]
             return [seconds(lambda b=batch: raw.commit_many(b)) / BATCH for batch in batches]  # type: ignore[misc]
 
-        times = alternate(_BATCHED_ROUNDS, ours, plain)
+        times = alternate(_BATCHED_ROUNDS, lambda n: timed(transact, n), lambda n: timed(transact_plain, n), plain)
     raw.close()
     return times
 
 
-@figure("append, durable", "µs", at_most_times(1.2, "a raw durable commit"))
+@figure("append to an append_log slot, durable", "µs", at_most_times(1.2, "a raw durable commit"))
 def durable(session: Session) -> Measured:
-    ours, raw = session.once(_durable)
+    ours, _, raw = session.once(_durable)
     note = f"{len(ours):,} each; means {mean(ours) * US:.0f} and {mean(raw) * US:.0f} µs"
-    return Measured(median(ours) * US, median(raw) * US, _BESIDE, note)
+    return Measured.of(ours, US, raw, _BESIDE, note)
 
 
 @figure("append to an append_log slot, relaxed: median", "µs", at_most_times(2.0, "a raw relaxed commit"))
 def relaxed_median(session: Session) -> Measured:
-    ours, raw = session.once(_relaxed)
-    return Measured(median(ours) * US, median(raw) * US, _BESIDE, f"{len(ours):,} each")
+    ours, _, raw = session.once(_relaxed)
+    return Measured.of(ours, US, raw, _BESIDE, f"{len(ours):,} each")
 
 
 @figure("append to an append_log slot, relaxed: mean", "µs", at_most_times(2.5, "a raw relaxed commit"))
 def relaxed_mean(session: Session) -> Measured:
-    ours, raw = session.once(_relaxed)
-    return Measured(mean(ours) * US, mean(raw) * US, _BESIDE)
+    ours, _, raw = session.once(_relaxed)
+    return Measured.of(ours, US, raw, _BESIDE, at=mean)
 
 
 @figure("append to an append_log slot, relaxed: 99.9th percentile", "ms", at_most(1, "ms"))
 def relaxed_tail(session: Session) -> Measured:
-    ours, raw = session.once(_relaxed)
+    ours, _, raw = session.once(_relaxed)
     note = f"99th percentile {quantile(ours, 0.99) * US:.0f} µs, slowest {max(ours) * MS:.1f} ms"
-    return Measured(quantile(ours, 0.999) * MS, quantile(raw, 0.999) * MS, _BESIDE, note)
+    return Measured.of(ours, MS, raw, _BESIDE, note, at=lambda times: quantile(times, 0.999))
 
 
-@figure("append, 1,000 per transaction: an event", "µs", at_most(7, "µs", ", checkpoints included"))
+@figure(
+    "append to an append_log slot, 1,000 per transaction: an event", "µs", at_most(7, "µs", ", checkpoints included")
+)
 def batched(session: Session) -> Measured:
-    ours, raw = session.once(_batched)
+    ours, _, raw = session.once(_batched)
     note = f"{len(ours)} transactions, up to {len(ours) * BATCH:,} events; mean {mean(ours) * US:.2f} µs"
-    return Measured(median(ours) * US, median(raw) * US, "putmulti of events and ids", note)
+    return Measured.of(ours, US, raw, "putmulti of events and ids", note)
+
+
+@figure("append a plain event, durable", "µs", at_most_times(1.2, "a raw durable commit"))
+def durable_plain(session: Session) -> Measured:
+    _, ours, raw = session.once(_durable)
+    return Measured.of(ours, US, raw, _BESIDE)
+
+
+@figure("append a plain event, relaxed", "µs", at_most_times(2.0, "a raw relaxed commit"))
+def relaxed_plain(session: Session) -> Measured:
+    _, ours, raw = session.once(_relaxed)
+    return Measured.of(ours, US, raw, _BESIDE)
+
+
+@figure("append a plain event, 1,000 per transaction: an event", "µs", at_most(7, "µs"))
+def batched_plain(session: Session) -> Measured:
+    _, ours, raw = session.once(_batched)
+    return Measured.of(ours, US, raw, "putmulti of events and ids")
 
 
 def _threaded(session: Session, appends: Callable[[chronicle.Store], list[Append]]) -> Measured:
@@ -137,7 +165,7 @@ def _threaded(session: Session, appends: Callable[[chronicle.Store], list[Append
         times = alternate(session.pick(12, 6), *(lambda n, threads=threads: at_once(threads) for threads in _THREADS))
     rates = {threads: 1 / median(found) for threads, found in zip(_THREADS, times, strict=True)}
     note = ", ".join(f"{threads} threads {rates[threads] / rates[1]:.2f} ×" for threads in _THREADS[1:-1])
-    return Measured(rates[16], rates[1], "one thread", note)
+    return Measured.rate(times[-1], 1, times[0], "one thread", note)
 
 
 def _notes(branch: chronicle.Branch) -> Append:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import chronicle_py as chronicle
-from bench.figure import RATE, Measured, at_least, at_most, at_most_times, figure
-from bench.measure import MS, US, mean, median, seconds
+from bench.figure import RATE, Measured, at_least, at_most, figure
+from bench.measure import MS, US, mean, median, quartiles, seconds
 from bench.stores import Session, relaxed
 from chronicle_py.context import Budget, ContextManager
 from chronicle_py.strategies import Autobiographical
@@ -54,7 +54,8 @@ def _built(session: Session, count: int) -> Path:
     return session.built(("conversation", count), build)
 
 
-def _add(session: Session, count: int) -> list[float]:
+def added(session: Session, count: int) -> list[float]:
+    """Seconds to add a short message to a conversation of so many, for some in turn."""
     with relaxed(session.copy(_built(session, count))) as store:
         cm = ContextManager(store, strategy=Autobiographical())
         short = [(who, text[:260]) for who, text in spoken(session.pick(1_000, 300), count)]
@@ -63,15 +64,11 @@ def _add(session: Session, count: int) -> list[float]:
 
 @figure("add a message of 260 characters, tokens counted", "µs", at_most(60, "µs"))
 def add(session: Session) -> Measured:
-    return Measured(median(_add(session, LARGE)) * US)
+    return Measured.of(added(session, LARGE), US)
 
 
-@figure("add a message, from 1,000 to 10,000 messages", "µs", at_most_times(1.2, "that at 1,000"))
-def add_growth(session: Session) -> Measured:
-    return Measured(median(_add(session, LARGE)) * US, median(_add(session, SMALL)) * US, "the same at 1,000")
-
-
-def _compile_after_one(session: Session, count: int) -> list[float]:
+def compiled_after_one(session: Session, count: int) -> list[float]:
+    """Seconds to compile a conversation of so many messages after one more, for some in turn."""
     with relaxed(session.copy(_built(session, count))) as store:
         cm = ContextManager(store, strategy=Autobiographical())
         cm.compile(BUDGET)
@@ -84,11 +81,7 @@ def _compile_after_one(session: Session, count: int) -> list[float]:
 
 @figure("compile 10,000 messages into 100,000 tokens, after one more", "ms", at_most(20, "ms"))
 def compile_warm(session: Session) -> Measured:
-    return Measured(
-        median(_compile_after_one(session, LARGE)) * MS,
-        median(_compile_after_one(session, SMALL)) * MS,
-        "the same at 1,000",
-    )
+    return Measured.of(compiled_after_one(session, LARGE), MS, compiled_after_one(session, SMALL), "the same at 1,000")
 
 
 @figure("compile 10,000 messages into 100,000 tokens, newly opened", "ms", at_most(300, "ms"))
@@ -99,7 +92,7 @@ def compile_cold(session: Session) -> Measured:
         with relaxed(path) as store:
             ContextManager(store, strategy=Autobiographical()).compile(BUDGET)
 
-    return Measured(median(seconds(once) for _ in range(session.pick(9, 3))) * MS, note="opening included")
+    return Measured.of([seconds(once) for _ in range(session.pick(9, 3))], MS, note="opening included")
 
 
 @figure("fork at a message and compile there", "ms", at_most(50, "ms"))
@@ -117,7 +110,7 @@ def fork_and_compile(session: Session) -> Measured:
 
             times.append(seconds(once))
             cm.switch("main")
-    return Measured(median(times) * MS)
+    return Measured.of(times, MS)
 
 
 @figure("fold of a strategy from the first event", RATE, at_least(100_000, RATE))
@@ -127,7 +120,7 @@ def fold(session: Session) -> Measured:
         runs = [store.branch().replay("context/autobiographical") for _ in range(session.pick(5, 2))]
     if not all(run.equal for run in runs):
         raise AssertionError("a replay gave another state")
-    return Measured(median(run.events_per_second for run in runs))
+    return Measured.rate([run.seconds for run in runs], runs[0].events)
 
 
 def _shared(a: bytes, b: bytes) -> int:
@@ -165,9 +158,11 @@ def _shares(session: Session) -> list[float]:
 
 @figure("share of a prompt that begins the next one, median", "%", at_least(95, "%"))
 def prefix_median(session: Session) -> Measured:
-    return Measured(100 * median(session.once(_shares)))
+    shares = [100 * share for share in session.once(_shares)]
+    return Measured(median(shares), spread=quartiles(shares))
 
 
 @figure("share of a prompt that begins the next one, mean", "%", at_least(80, "%"))
 def prefix_mean(session: Session) -> Measured:
-    return Measured(100 * mean(session.once(_shares)))
+    shares = [100 * share for share in session.once(_shares)]
+    return Measured(mean(shares), spread=quartiles(shares))

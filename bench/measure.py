@@ -71,3 +71,24 @@ def mean(times: list[float]) -> float:
 def quantile(times: list[float], q: float) -> float:
     """The time that a share `q` of all stays below."""
     return sorted(times)[min(len(times) - 1, int(len(times) * q))]
+
+
+def quartiles(times: list[float]) -> tuple[float, float]:
+    """The spread: a quarter of all lies below the first, and a quarter above the second."""
+    if len(times) < 2:
+        return times[0], times[0]
+    low, _, high = statistics.quantiles(times, n=4, method="inclusive")
+    return low, high
+
+
+_PARTS = 20
+
+
+def spread_of_ratio(ours: list[float], others: list[float]) -> tuple[float, float]:
+    """The quartiles of the ratio of two medians, over parts of a run that were measured at the same time."""
+    parts = min(_PARTS, len(ours), len(others))
+
+    def medians(times: list[float]) -> list[float]:
+        return [median(times[k * len(times) // parts : (k + 1) * len(times) // parts]) for k in range(parts)]
+
+    return quartiles([mine / other for mine, other in zip(medians(ours), medians(others), strict=True)])

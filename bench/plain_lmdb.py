@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import deque
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 import lmdb
@@ -93,3 +93,37 @@ class PlainLmdb:
             cursor = txn.cursor(self._events)
             cursor.set_range(_position(1, self.count - count + 1))
             return list(islice(cursor.iternext(keys=False), count))
+
+
+class PlainTable:
+    """One database of keys and values in an LMDB file of its own, without syncs; each call is a transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._env = lmdb.open(str(path), subdir=False, map_size=_MAP_SIZE, max_spare_txns=8, sync=False, metasync=False)
+
+    def close(self) -> None:
+        self._env.close()
+
+    def put(self, key: bytes, value: bytes) -> None:
+        with self._env.begin(write=True) as txn:
+            txn.put(key, value)
+
+    def put_many(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        with self._env.begin(write=True) as txn:
+            txn.cursor().putmulti(pairs)
+
+    def delete(self, key: bytes) -> None:
+        with self._env.begin(write=True) as txn:
+            txn.delete(key)
+
+    def get(self, key: bytes) -> bytes:
+        with self._env.begin() as txn:
+            return txn.get(key) or b""
+
+    def keys(self, prefix: bytes) -> list[bytes]:
+        """The keys that start with a prefix, by one cursor."""
+        with self._env.begin() as txn:
+            cursor = txn.cursor()
+            if not cursor.set_range(prefix):
+                return []
+            return list(takewhile(lambda key: key.startswith(prefix), cursor.iternext(values=False)))

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import chronicle_py as chronicle
-from bench.figure import Measured, Must, at_most, at_most_times, figure
-from bench.measure import MS, US, alternate, each, median, seconds
+from bench.figure import Measured, at_most, at_most_times, figure
+from bench.measure import MS, US, alternate, each, seconds
 from bench.plain_lmdb import PlainLmdb
-from bench.stores import FORKS, OLD_SLOT, SLOT, Session, relaxed
+from bench.stores import OLD_SLOT, SLOT, Session, relaxed
 
 SMALL, LARGE = 10_000, 100_000
 OLD = 300_000
+FORKS = 10_000
 _COLD_GET = "a get, newly opened"
 _ROUND = 1_000
 
@@ -112,13 +113,13 @@ def _at_100_000(what: str, name: str, limit: float, beside: str) -> None:
     @figure(f"{name}, at 100,000 events", "µs", at_most(limit, "µs"))
     def large(session: Session) -> Measured:
         ours, raw = session.once(_large)[what]
-        return Measured(median(ours) * US, median(raw) * US, beside)
+        return Measured.of(ours, US, raw, beside)
 
     @figure(f"{name}, from 10,000 to 100,000 events", "µs", at_most_times(2, "that at 10,000"))
     def growth(session: Session) -> Measured:
         small, _ = session.once(_small)[what]
         large, _ = session.once(_large)[what]
-        return Measured(median(large) * US, median(small) * US, "the same at 10,000")
+        return Measured.of(large, US, small, "the same at 10,000")
 
 
 _at_100_000("state-at", "state at the middle sequence, cold handle", 150, _COLD_GET)
@@ -127,42 +128,36 @@ _at_100_000("item", "random item, warm", 5, "a random get")
 _at_100_000("length", "length", 3, "a get of the head")
 
 
-# --- forks ----------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------------------------
 
 
-def _forks(session: Session) -> Times:
-    """Times of (forks at the middle, the first read of state on each, plain commits)."""
-    raw = PlainLmdb(session.new())
-    size, middle = 50, LARGE // 2
-    reads: list[float] = []
-    with relaxed(session.copy(session.one_by_one(LARGE))) as store:
-        main = store.branch()
-
-        def fork(n: int) -> list[float]:
-            numbers = range(n * size, n * size + size)
-            taken = each(main.fork, [(f"fork-{k}", middle + k % 640) for k in numbers])
-            for k in numbers:
-                branch = store.branch(f"fork-{k}")
-                reads.append(seconds(lambda b=branch: len(b.state(SLOT))))  # type: ignore[misc]
-                if len(branch.state(SLOT)) != middle + k % 640:
-                    raise AssertionError("the state of a fork is of another length than its history")
-            return taken
-
-        forks, plain = alternate(session.pick(40, 20), fork, lambda n: each(raw.commit, raw.entries(size)))
+@figure("random event by its id, warm, at 100,000 events", "µs", group="point reads")
+def event_by_id(session: Session) -> Measured:
+    raw = PlainLmdb(session.plain(LARGE))
+    chance = random.Random(3)
+    with relaxed(session.one_by_one(LARGE)) as store:
+        ids = [event.id for event in store.branch().events()]
+        ours, plain = alternate(
+            session.pick(10, 4),
+            lambda n: each(store.event, [(chance.choice(ids),) for _ in range(_ROUND)]),
+            lambda n: each(raw.get, [(chance.randrange(LARGE) + 1,) for _ in range(_ROUND)]),
+        )
     raw.close()
-    return forks, reads, plain
+    return Measured.of(ours, US, plain, "a random get")
 
 
-@figure("fork at the middle, relaxed, at 100,000 events", "µs", at_most(40, "µs"))
-def fork(session: Session) -> Measured:
-    forks, _, plain = session.once(_forks)
-    return Measured(median(forks) * US, median(plain) * US, "a commit of three puts", f"{len(forks):,} forks")
-
-
-@figure("the state of that fork, at once", "µs", Must("readable"))
-def fork_state(session: Session) -> Measured:
-    _, reads, _ = session.once(_forks)
-    return Measured(median(reads) * US, note="the length, checked on every fork")
+@figure("last 20 events of a branch, at 100,000 events", "µs", group="point reads")
+def last_events(session: Session) -> Measured:
+    raw = PlainLmdb(session.plain(LARGE))
+    with relaxed(session.one_by_one(LARGE)) as store:
+        branch = store.branch()
+        ours, plain = alternate(
+            session.pick(10, 4),
+            lambda n: each(lambda: list(branch.events(reverse=True, limit=20)), [()] * 200),
+            lambda n: each(raw.tail, [(20,)] * 200),
+        )
+    raw.close()
+    return Measured.of(ours, US, plain, "20 values by a cursor")
 
 
 # --- opening --------------------------------------------------------------------------------------------------------
@@ -188,7 +183,7 @@ def _opening(events: int, quick: int) -> None:
 
         mine, raw = alternate(session.pick(200, 100), open_ours, open_plain)
         note = "" if size == events else f"quick: {size:,} events"
-        return Measured(median(mine) * MS, median(raw) * MS, "lmdb.open, three databases", note)
+        return Measured.of(mine, MS, raw, "lmdb.open, three databases", note)
 
 
 _opening(10_000, 10_000)
@@ -201,20 +196,21 @@ _opening(1_000_000, 100_000)
 
 @figure("a slot set at event 1, read at 300,000, cold", "µs", at_most(500, "µs"))
 def old_slot(session: Session) -> Measured:
-    ours, raw = _cold(session, session.old_slot(OLD), session.plain_batched(OLD), _old_value("main"))
-    return Measured(median(ours) * US, median(raw) * US, _COLD_GET)
+    events = session.pick(OLD, OLD // 3)
+    ours, raw = _cold(session, session.old_slot(events), session.plain_batched(events), _old_value("main"))
+    return Measured.of(ours, US, raw, _COLD_GET)
 
 
-@figure("a slot set at event 1, through 3,000 forks of one event each, cold", "µs", at_most(500, "µs"))
+@figure("a slot set at event 1, through 10,000 forks of one event each, cold", "µs", at_most(500, "µs"))
 def deep_slot(session: Session) -> Measured:
-    ours, raw = _cold(session, session.deep(), session.plain(SMALL), _old_value("deep"))
-    return Measured(median(ours) * US, median(raw) * US, _COLD_GET)
+    ours, raw = _cold(session, session.deep(FORKS), session.plain(SMALL), _old_value("deep"))
+    return Measured.of(ours, US, raw, _COLD_GET)
 
 
 @figure("an old sequence from there, cold", "µs", at_most(500, "µs"))
 def deep_sequence(session: Session) -> Measured:
-    ours, raw = _cold(session, session.deep(), session.plain(SMALL), _old_value("deep", at=FORKS // 2))
-    return Measured(median(ours) * US, median(raw) * US, _COLD_GET, f"sequence {FORKS // 2:,} of {FORKS + 1:,}")
+    ours, raw = _cold(session, session.deep(FORKS), session.plain(SMALL), _old_value("deep", at=FORKS // 2))
+    return Measured.of(ours, US, raw, _COLD_GET, f"sequence {FORKS // 2:,} of {FORKS + 1:,}")
 
 
 # --- everything -----------------------------------------------------------------------------------------------------
@@ -235,4 +231,4 @@ def all_items(session: Session) -> Measured:
     with relaxed(session.one_by_one(LARGE)) as store:
         ours, plain = alternate(session.pick(11, 5), lambda _: [_all_items(store)], lambda _: [seconds(raw.values)])
     raw.close()
-    return Measured(median(ours) * MS, median(plain) * MS, "a list of all values")
+    return Measured.of(ours, MS, plain, "a list of all values")

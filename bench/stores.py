@@ -19,7 +19,6 @@ from bench.plain_lmdb import PlainLmdb
 PAYLOAD_BYTES = 211
 BATCH = 1_000  # events in a transaction
 BRANCHES = 100
-FORKS = 3_000
 SLOT = "messages"
 OLD_SLOT = "title"
 TYPED_SLOT = "figures"
@@ -92,11 +91,13 @@ class Session:
 
     def copy(self, path: Path) -> Path:
         """A copy, for measurements that write."""
-        other = self.new()
+        return self.copy_to(path, self.new())
+
+    def copy_to(self, path: Path, other: Path) -> Path:
         shutil.copyfile(path, other)
         return other
 
-    def built(self, key: tuple[object, ...], build: Callable[[Path], None]) -> Path:
+    def built(self, key: tuple[object, ...], build: Callable[[Path], object]) -> Path:
         if key not in self._once:
             path = self.new()
             build(path)
@@ -158,6 +159,38 @@ class Session:
 
         return self.built(("typed", events), build)
 
+    def operations(self, kind: str, events: int) -> Path:
+        """A slot of a built-in kind, called like it, with so many operations: sets, puts of files, or patches."""
+
+        def build(path: Path) -> None:
+            with relaxed(path) as store:
+                store.register_state(kind, kind=kind)
+                state = store.branch().state(kind)
+                for first in range(0, events, BATCH):
+                    with store.transaction():
+                        for i in range(first, min(first + BATCH, events)):
+                            if kind == "tree":
+                                state.put(f"folder-{i % 97}/file-{i * 31 % 10_007}", payload(i))
+                            elif kind == "document":
+                                state.patch({f"field-{i % 50}": payload(i)})
+                            else:
+                                state.set(payload(i))
+
+        return self.built((kind, events), build)
+
+    def tree(self, files: int) -> Path:
+        """A tree slot called "tree"; see trees.py for its files."""
+        from bench.trees import TREE, content, path_of
+
+        def build(path: Path) -> None:
+            with relaxed(path) as store:
+                store.register_state(TREE, kind="tree")
+                tree = store.branch().state(TREE)
+                for first in range(0, files, BATCH):
+                    tree.batch([("put", path_of(i), content(i)) for i in range(first, min(first + BATCH, files))])
+
+        return self.built(("files", files), build)
+
     def old_slot(self, events: int) -> Path:
         """A slot set at event 1 and never again, below a long history."""
 
@@ -170,8 +203,8 @@ class Session:
 
         return self.built(("old slot", events), build)
 
-    def deep(self, forks: int = FORKS) -> Path:
-        """A slot set at event 1, below forks of forks of one event each. The last one is called "deep"."""
+    def deep(self, forks: int) -> Path:
+        """A slot set at event 1, below so many forks of forks of one event each. The last one is called "deep"."""
 
         def build(path: Path) -> None:
             with relaxed(path) as store:

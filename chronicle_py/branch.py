@@ -290,8 +290,10 @@ class Branch:
             ref = self._ref(reader)
             if slot is not None:
                 self.engine.slots.table(reader).get(slot)
-        last = ref.seq if stop is None else min(stop, ref.seq)
-        found = self._walk(ref.lineage, max(1, start), last, wanted, slot, reverse)
+        first, last = max(1, start), ref.seq if stop is None else min(stop, ref.seq)
+        if limit is not None and wanted is None and slot is None:  # then no more than these need be read
+            first, last = (max(first, last - limit + 1), last) if reverse else (first, min(last, first + limit - 1))
+        found = self._walk(ref.lineage, first, last, wanted, slot, reverse)
         found = while_kept(found, self.engine.running())
         return found if limit is None else _limited(found, limit)
 

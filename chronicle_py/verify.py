@@ -51,7 +51,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def verify(engine: Engine, deep: bool, progress: Progress | None) -> Report:
-    """Checks a whole store. About 4 µs an event, deep about 5."""
+    """Checks a whole store. About 3.5 µs an event, deep about 5, on a core of its own."""
     with engine.read() as reader:
         return _Check(engine, reader, deep, progress).run()
 
@@ -164,10 +164,10 @@ class _Check:
 
     def _events(self) -> None:
         total = self._reader.count(EVENTS)
-        done = 0
+        done = indexed = 0
         lineage, seq, parent = 0, 0, b""
-        indexed = 0
         batch: list[Event] = []
+        get, seal = self._reader.get, records.seal
         for key, stored in scan(self._reader, EVENTS):
             number, at = unpack_position(key)
             if number != lineage:
@@ -180,7 +180,8 @@ class _Check:
             if event is not None:
                 if event.parent_keys != parent:
                     self.report(f"events {number}/{at}", f"its parent is not the event at sequence {at - 1}")
-                indexed += self._indexed(number, at, event)
+                found = get(IDS, short := event.key[: records.ID_PREFIX])
+                indexed += found == seal(short, key) or self._indexed_elsewhere(number, at, event, found)
                 batch.append(event)
                 parent = event.key
             seq = at
@@ -224,17 +225,19 @@ class _Check:
             self._deep.fold(lineage, batch)
 
     def _event(self, lineage: int, seq: int, stored: bytes) -> Event | None:
-        where = f"events {lineage}/{seq}"
         try:
             event = decode_event(stored)
             right = event_id(stored, event)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-            self.report(where, f"is no event: {error}")
+            self.report(f"events {lineage}/{seq}", f"is no event: {error}")
             return None
         if right != event.key:
-            self.report(where, f"its bytes do not hash to its id {event.id[:12]}: header, salt or payload was changed")
+            self.report(
+                f"events {lineage}/{seq}",
+                f"its bytes do not hash to its id {event.id[:12]}: header, salt or payload was changed",
+            )
         if event.seq != seq:
-            self.report(where, f"says it is at sequence {event.seq}")
+            self.report(f"events {lineage}/{seq}", f"says it is at sequence {event.seq}")
         if event.refs is not None:
             self._references(lineage, seq, event)
         return event
@@ -250,25 +253,22 @@ class _Check:
                 if self._reader.get(CAUSES, key) is None:
                     self.report(where, f"is not in the index of causes under {cause[:12]}")
 
-    def _indexed(self, lineage: int, seq: int, event: Event) -> int:
-        """1 where the index of ids names this very place."""
+    def _indexed_elsewhere(self, lineage: int, seq: int, event: Event, stored: bytes | None) -> bool:
+        """For an event whose record in the index of ids names another place, or none: whether it counts as its own."""
         short = event.key[: records.ID_PREFIX]
         where = f"ids {short.hex()[:12]}"
-        stored = self._reader.get(IDS, short)
         if stored is None:
             self.report(where, f"the event at {lineage}/{seq} is not in the index of ids")
-            return 0
+            return False
         try:
             found = unpack_position(records.unseal(short, stored, where))
         except ChronicleError as error:
             self.report(where, str(error))
-            return 1
-        if found == (lineage, seq):
-            return 1
+            return True
         other = self._reader.get(EVENTS, pack_position(*found))
         if other is None or event.key not in other[:40]:
             self.report(where, f"names {found[0]}/{found[1]}, where another event lies; it should be {lineage}/{seq}")
-        return 0
+        return False
 
     def _indexes(self) -> None:
         count = self._reader.count(IDS)
