@@ -39,25 +39,26 @@ _KEY_THRESHOLD = 2**32 // KEYS_AIMED_AT
 _CHILD_THRESHOLD = 15  # of 256: 8 children and 16 more on average
 
 
-def entry_cuts(items: Sequence[bytes], spread: int) -> list[int]:
-    """Ends of the finished chunks of list entries; O(n). `spread`: bytes past the 8th entry, on average."""
+def entry_cuts(items: Sequence[bytes], spread: int, looked: int = 0) -> list[int]:
+    """Ends of the finished chunks of list entries; O(n). `spread`: bytes past the 8th entry, on average. `looked`: how
+    many of the first entries are known to be of an unfinished chunk, so that none ends among them."""
     per_byte = 2**32 // spread
     ends: list[int] = []
     start = 0
     total = len(items)
     while True:
         stop = min(start + _BATCH, total)
-        start = _cut_batch(items[start:stop], per_byte, start, ends)
+        start = _cut_batch(items[start:stop], per_byte, start, ends, looked if start == 0 else 0)
         if stop == total:
             return ends
 
 
-def _cut_batch(items: Sequence[bytes], per_byte: int, base: int, ends: list[int]) -> int:
+def _cut_batch(items: Sequence[bytes], per_byte: int, base: int, ends: list[int], looked: int) -> int:
     """Append the ends found in a batch that begins at a chunk's start; return where the open chunk begins."""
     sizes = list(map(len, items))
     volume = list(accumulate(sizes, initial=0))
     start = 0
-    for end in _candidates(items, sizes, per_byte):
+    for end in _candidates(items, sizes, per_byte, max(0, looked - WINDOW + 1)):
         if end - start >= MAX_ENTRIES or volume[end] - volume[start] >= MAX_BYTES:
             start = _cut_full(volume, start, end, base, ends)
         if end - start >= WINDOW:
@@ -66,14 +67,14 @@ def _cut_batch(items: Sequence[bytes], per_byte: int, base: int, ends: list[int]
     return base + _cut_full(volume, start, len(items), base, ends)
 
 
-def _candidates(items: Sequence[bytes], sizes: list[int], per_byte: int) -> list[int]:
-    """Where the window of 8 entries that ends there allows a boundary; wherever the chunk began."""
-    sums = list(accumulate(map(crc32, items), initial=0))
+def _candidates(items: Sequence[bytes], sizes: list[int], per_byte: int, first: int) -> list[int]:
+    """Where the window of 8 entries that ends there allows a boundary; wherever the chunk began. Only windows that
+    begin at `first` or later are looked at."""
+    sums = list(accumulate(map(crc32, items[first:] if first else items), initial=0))
     most = max(sizes, default=0) * per_byte + _LEAST
-    windows = zip(range(WINDOW, len(sums)), sums[WINDOW:], sums, strict=False)
-    likely = [end for end, after, before in windows if after - before & _MASK < most]
-    limits = [sizes[end - 1] * per_byte + _LEAST for end in likely]
-    return [end for end, limit in zip(likely, limits, strict=True) if sums[end] - sums[end - WINDOW] & _MASK < limit]
+    windows = zip(range(first + WINDOW, first + len(sums)), sums[WINDOW:], sums, strict=False)
+    likely = [(end, after - before & _MASK) for end, after, before in windows if after - before & _MASK < most]
+    return [end for end, sum in likely if sum < sizes[end - 1] * per_byte + _LEAST]
 
 
 def _cut_full(volume: list[int], start: int, end: int, base: int, ends: list[int]) -> int:

@@ -95,10 +95,16 @@ class LogSpine(Spine[Runs]):
         items: list[bytes] = []
         for part in parts:
             items += self.items_of(part)
-        return Runs(runs, len(items), items)
+        joined = Runs(runs, len(items), items)
+        joined.looked = parts[0].looked
+        return joined
 
     def _cuts(self, leaf: Runs) -> list[int]:
-        return entry_cuts(self.items_of(leaf), _SPREAD)
+        ends = entry_cuts(self.items_of(leaf), _SPREAD, leaf.looked)
+        leaf.cut_at = ends[-1] if ends else 0
+        if not ends:
+            leaf.looked = len(leaf)
+        return ends
 
     def _close_all(self, leaf: Runs, ends: list[int]) -> list[Child]:
         run, items = leaf.runs[0], leaf.items

@@ -40,14 +40,20 @@ _decode = Decoder(list[int]).decode
 
 
 class Runs:
-    """References side by side, with the bytes of their items where those are known."""
+    """References side by side, with the bytes of their items where those are known.
 
-    __slots__ = ("_ends", "items", "runs", "size")
+    `looked`: how many of the first are known to be of one unfinished chunk; `cut_at`: where the last chunk in it ends,
+    once that was looked for. So what is appended to an open leaf is looked at alone.
+    """
+
+    __slots__ = ("_ends", "cut_at", "items", "looked", "runs", "size")
 
     def __init__(self, runs: list[Run], size: int, items: list[bytes] | None = None) -> None:
         self.runs = runs
         self.size = size
         self.items = items
+        self.looked = 0
+        self.cut_at = -1
         self._ends: list[int] | None = None
 
     def __len__(self) -> int:
@@ -82,7 +88,12 @@ class Runs:
         if start >= stop:
             return Runs([], 0, [])
         items = None if self.items is None else self.items[start:stop]
-        return Runs(self.runs_between(start, stop), stop - start, items)
+        part = Runs(self.runs_between(start, stop), stop - start, items)
+        if start == self.cut_at:
+            part.looked = stop - start
+        elif start == 0:
+            part.looked = min(self.looked, stop)
+        return part
 
     def runs_between(self, start: int, stop: int) -> list[Run]:
         """The runs of a part that is not empty, the first and the last cut."""
