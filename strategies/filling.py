@@ -15,7 +15,7 @@ def newest_first(
     """The newest pairs from `start` on that fit into `room` tokens, oldest first, the first of them moving in steps.
 
     `window`: the size, in tokens, of which a step is a quarter. BudgetTooSmall when the newest message with its pair
-    does not fit. O(shown · log n).
+    does not fit. O(shown · log n). Steps are counted in the messages' own tokens, without the names of who speaks.
     """
     shown: list[Shown] = []
     left = room
@@ -24,7 +24,7 @@ def newest_first(
         if pair.tokens > left:
             if not shown:
                 raise too_small(pair.tokens, 0, room)
-            step = step_of(window, room - shown[0].tokens)
+            step = step_of(window, room - shown[0].tokens - sum(pair.names for pair in shown[1:]))
             first = stepped(transcript, shown[-1].index, step)
             shown = [pair for pair in shown if pair.index >= first]
             break

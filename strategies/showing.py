@@ -1,7 +1,8 @@
 """From messages to entries: one pair, or a message without one, as a context shows it. Pure.
 
-The content of a pair is settled here: half pairs become text, and what the limits ask for is shortened. A pair depends
-on nothing around it, so that it costs the same tokens wherever it is shown.
+The content of a pair is settled here: half pairs become text, and what the limits ask for is shortened. Where several
+users speak on the branch, their names are counted with their words. A pair depends on nothing around it, so that it
+costs the same tokens wherever it is shown.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import msgspec
 
 from chronicle_py.context.blocks import Block, ToolResult, ToolUse
 from chronicle_py.context.counting import count_blocks
+from chronicle_py.strategies.naming import first_text, is_speaker
 from chronicle_py.strategies.pairs import half, match
 from chronicle_py.strategies.shortening import cut_input, cut_message, marked
 from chronicle_py.strategies.strategy import Entry, MessageView, ViewedMessage
@@ -35,6 +37,7 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
     index: int  # of its first message
     entries: list[Entry]
     tokens: int
+    names: int = 0  # tokens among them that are the names of who speaks
     turn: bool = False  # a turn begins here: a user's message that is no tool result
 
 
@@ -45,7 +48,7 @@ def show(view: MessageView, index: int, rows: Sequence[Row], limits: Limits = NO
     if any(row.calls or row.answers for row in rows):
         contents = _settled(contents, rows, limits, view)
     entries = []
-    total = 0
+    total = names = 0
     for message, row, blocks in zip(messages, rows, contents, strict=True):
         tokens = row.tokens
         if blocks is not message.blocks:
@@ -53,13 +56,23 @@ def show(view: MessageView, index: int, rows: Sequence[Row], limits: Limits = NO
         if limits.message and tokens > limits.message:
             blocks = cut_message(blocks, tokens, limits.message, view)
             tokens = count_blocks(blocks, view)[0]
-        total += tokens
-        entries.append(_entry(message, blocks, tokens))
-    return Shown(index, entries, total, messages[0].role == "user" and not rows[0].answers)
+        name = _name(message, row, blocks, view)
+        names += name
+        total += tokens + name
+        entries.append(_entry(message, row, blocks, tokens + name))
+    return Shown(index, entries, total, names, messages[0].role == "user" and not rows[0].answers)
 
 
-def _entry(message: ViewedMessage, blocks: list[Block], tokens: int) -> Entry:
-    return Entry(message.participant, message.role, blocks, tokens, message.seq, message.id)
+def _name(message: ViewedMessage, row: Row, blocks: list[Block], view: MessageView) -> int:
+    """Tokens of the name before the message."""
+    if not is_speaker(message.participant, message.role, row.only_answers):
+        return 0
+    text = first_text(blocks)
+    return 0 if text is None else view.name_tokens(message.participant, text)
+
+
+def _entry(message: ViewedMessage, row: Row, blocks: list[Block], tokens: int) -> Entry:
+    return Entry(message.participant, message.role, blocks, tokens, message.seq, message.id, answers=row.only_answers)
 
 
 def _settled(contents: list[list[Block]], rows: Sequence[Row], limits: Limits, view: MessageView) -> list[list[Block]]:

@@ -75,6 +75,11 @@ class MessageView(Protocol):
         """Tokens of a text, by the tokenizer that the messages were counted with."""
         ...
 
+    def name_tokens(self, participant: str, text: str) -> int:
+        """Tokens of "Name: " before a user's own words, which no message's count has; 0 as long as one user alone has
+        spoken on the branch. `show` adds them."""
+        ...
+
 
 class Entry(msgspec.Struct, frozen=True):
     """One message of a rendering."""
@@ -87,6 +92,7 @@ class Entry(msgspec.Struct, frozen=True):
     id: str | None = None  # of the source message
     summary: str | None = None  # id of the summary it shows, e.g. "L1-0"
     cache: bool = False  # a cache breakpoint stands after it
+    answers: bool = False  # the message is tool results alone, whatever has become of them here: nobody's own words
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from chronicle_py.context.tokens import Tokenizer
 from chronicle_py.errors import NotFound
 from chronicle_py.event import BlobRef
 from chronicle_py.kv import Reader
+from chronicle_py.strategies.naming import name_tokens
 from chronicle_py.strategies.strategy import ViewedMessage
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class BranchView:
     def count(self, text: str) -> int:
         """Tokens of a text."""
         return self._tokenizer.count(text)
+
+    def name_tokens(self, participant: str, text: str) -> int:
+        """Tokens of "Name: " before a user's own words; 0 as long as one user alone has spoken on the branch."""
+        return name_tokens(participant, text, self._tokenizer) if len(self.index.speakers) > 1 else 0
 
     def state(self, slot: str) -> Any:
         """The state of any custom slot at this same head; a copy where it could be changed. O(log n + K)."""

@@ -18,8 +18,10 @@ from chronicle_py.strategies.strategy import RenderStats
 class Compiled(msgspec.Struct, frozen=True):
     """A context: the same for the same branch head, strategy configuration, budget and injections.
 
-    `tokens` are those of the messages, injections and system text as they were counted; what an API adds around them is
-    what the budget's reserve is for.
+    `tokens` are those of the messages, injections and system text as they were counted, and of "Name: " before users'
+    words from where on a second user has spoken on the branch. The forms never write more text than that, but for what
+    they say themselves: that the conversation starts, that a result is empty or an error, the kind of a block that an
+    API does not know. That, and what an API adds around messages, is what the budget's reserve is for.
     """
 
     messages: list[CompiledMessage]

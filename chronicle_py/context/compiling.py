@@ -55,7 +55,9 @@ def _message(entry: Entry, store: Store) -> CompiledMessage:
     blocks = entry.blocks
     if len(blocks) != 1 or type(blocks[0]) is not Text:
         blocks = restored(blocks, store)
-    return CompiledMessage(entry.participant, entry.role, blocks, entry.tokens, entry.id, entry.summary, entry.cache)
+    return CompiledMessage(
+        entry.participant, entry.role, blocks, entry.tokens, entry.id, entry.summary, entry.cache, answers=entry.answers
+    )
 
 
 def _anchor(entries: list[Entry], view: BranchView) -> int | None:

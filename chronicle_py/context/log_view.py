@@ -29,7 +29,7 @@ from chronicle_py.context.media import restored, stored
 from chronicle_py.context.message import role_of
 from chronicle_py.context.message_events import Head
 from chronicle_py.context.tokens import count_blocks
-from chronicle_py.context.turns import CompiledMessage
+from chronicle_py.context.turns import CompiledMessage, name_sizes
 from chronicle_py.errors import InvalidOperation, NotFound
 from chronicle_py.event import Event, encode_payload, event_type
 from chronicle_py.names import check_name
@@ -109,15 +109,14 @@ class ContextLog(Sequence[LogEntry]):
         """The entries as a context, all of them, for `.to_anthropic()` and `.to_openai()`. System entries are its
         system text. The strategy has no part in it."""
         entries = self.entries()
-        return Compiled(
-            [
-                CompiledMessage(e.participant, e.role, e.blocks, e.tokens, e.source or e.id, None, e.cache)
-                for e in entries
-                if e.role != "system"
-            ],
-            system_text([entry.blocks for entry in entries if entry.role == "system"]),
-            sum(entry.tokens for entry in entries),
-        )
+        messages = [
+            CompiledMessage(e.participant, e.role, e.blocks, e.tokens, e.source or e.id, None, e.cache)
+            for e in entries
+            if e.role != "system"
+        ]
+        names = name_sizes(messages, self._conversation.tokenizer)
+        system = system_text([entry.blocks for entry in entries if entry.role == "system"])
+        return Compiled(messages, system, sum(entry.tokens for entry in entries) + names)
 
     # --- changing ---
 

@@ -29,14 +29,13 @@ from chronicle_py.context.log_view import ContextLog
 from chronicle_py.context.memory_operations import MemoryOperations
 from chronicle_py.context.message_operations import MessageOperations
 from chronicle_py.context.names import fork_name, slot_names
-from chronicle_py.context.payloads import MESSAGE, MESSAGE_TYPES
+from chronicle_py.context.payloads import CONTEXT_MANAGER, MESSAGE, MESSAGE_TYPES
 from chronicle_py.context.query import check_number
 from chronicle_py.context.runner import Outcome, Runner, Scene
 from chronicle_py.context.summarizers.asking import Patience
 from chronicle_py.context.summarizers.protocol import Summarizer
 from chronicle_py.context.summarizers.protocol import summarizer as summarizer_of
 from chronicle_py.context.tokens import Counts, Tokenizer
-from chronicle_py.context.turns import CONTEXT_MANAGER
 from chronicle_py.errors import BranchExists, InvalidOperation, NotFound
 from chronicle_py.event import Event
 from chronicle_py.store import Store

@@ -17,13 +17,20 @@ from chronicle_py.context.branch_view import BranchView
 from chronicle_py.context.conversation import Conversation, Id
 from chronicle_py.context.folded_slot import FoldedSlot
 from chronicle_py.context.message import Message
-from chronicle_py.context.payloads import HEAD_RESET, PIN, UNPIN, HeadResetPayload, PinPayload, UnpinPayload
+from chronicle_py.context.payloads import (
+    CONTEXT_MANAGER,
+    HEAD_RESET,
+    PIN,
+    UNPIN,
+    HeadResetPayload,
+    PinPayload,
+    UnpinPayload,
+)
 from chronicle_py.context.query import check_number
 from chronicle_py.context.runner import Runner
 from chronicle_py.context.searching import SearchResult, Summary
 from chronicle_py.context.summarizers.asking import ask
 from chronicle_py.context.transition import transition_request
-from chronicle_py.context.turns import CONTEXT_MANAGER
 from chronicle_py.errors import InvalidOperation, NotFound
 from chronicle_py.names import check_name
 from chronicle_py.strategies.strategy import Pinnable, ProtectedRange, Resettable, Searchable, Strategy

@@ -1,9 +1,9 @@
 """`MessageIndex`: the reducer behind the messages slot. What stands on a branch, in order, and how to find it. Pure.
 
 The state holds references, never content: a row per message that stands, weighted by its tokens; its sequences by
-participant and by external source; external ids; the system messages. Every event costs O(log n), a removed range
-O(log n) for each message in it. A message is addressed by its sequence; where that stands among the rows is found by
-interpolation, in a few probes.
+participant and by external source; external ids; the system messages; whether more than one user speaks. Every event
+costs O(log n), a removed range O(log n) for each message in it. A message is addressed by its sequence; where that
+stands among the rows is found by interpolation, in a few probes.
 
 Payloads are decoded here, to Structs that leave the blocks out. The fold is total: a payload of another shape, and an
 edit or removal of what does not stand, change nothing.
@@ -20,6 +20,7 @@ from chronicle_py.collections import List, Map
 from chronicle_py.context.payloads import EDIT, MESSAGE, REMOVE, EditFacts, Facts, RemovePayload
 from chronicle_py.context.postings import Postings, name_key
 from chronicle_py.event import Event
+from chronicle_py.strategies.naming import is_speaker
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -45,6 +46,7 @@ class MessageIndexState(msgspec.Struct, frozen=True):
     system: List[int] = msgspec.field(default_factory=List[int])  # sequences of system messages; weights: tokens
     edited: int = 0  # edits that applied
     removed: int = 0  # messages that were removed
+    speakers: tuple[str, ...] = ()  # the first two users who said something of their own, on this branch up to here
 
     @property
     def tokens(self) -> int:
@@ -132,7 +134,7 @@ class MessageIndex:
     """The reducer. See the module."""
 
     name = "messages"
-    version = 1
+    version = 2
 
     def initial(self) -> MessageIndexState:
         return MessageIndexState()
@@ -181,6 +183,7 @@ def _added(state: MessageIndexState, seq: int, message: _Indexed) -> MessageInde
         ids = ids.set(f"{external_key(source, id)}{seq:012x}", None)
     if message.role == "system":
         system = system.append(seq, tokens)
+    speakers = _heard(state.speakers, message.participant, message.role, message.only_answers)
     row = Row(seq, 0, tokens, message.participant, message.role, message.only_answers, source, id)
     return MessageIndexState(
         state.entries.append(row, tokens),
@@ -190,7 +193,16 @@ def _added(state: MessageIndexState, seq: int, message: _Indexed) -> MessageInde
         system,
         state.edited,
         state.removed,
+        speakers,
     )
+
+
+def _heard(speakers: tuple[str, ...], participant: str, role: str, only_answers: bool) -> tuple[str, ...]:
+    """Who has spoken after this message. A speaker stays one when the messages go: what is asked is whether names have
+    to be reckoned with, and to know that none has would take a count of every name."""
+    if len(speakers) < 2 and participant not in speakers and is_speaker(participant, role, only_answers):
+        return (*speakers, participant)
+    return speakers
 
 
 def _edited(state: MessageIndexState, seq: int, edit: EditFacts) -> MessageIndexState:
@@ -203,9 +215,9 @@ def _edited(state: MessageIndexState, seq: int, edit: EditFacts) -> MessageIndex
     system = state.system
     if old.role == "system":
         system = system.set(_place(system, old.seq), old.seq, tokens)
-    return msgspec.structs.replace(
-        state, entries=state.entries.set(at, row, tokens), system=system, edited=state.edited + 1
-    )
+    speakers = _heard(state.speakers, old.participant, old.role, edit.only_answers)
+    entries = state.entries.set(at, row, tokens)
+    return msgspec.structs.replace(state, entries=entries, system=system, edited=state.edited + 1, speakers=speakers)
 
 
 def _removed(state: MessageIndexState, cut: RemovePayload) -> MessageIndexState:
@@ -223,7 +235,8 @@ def _removed(state: MessageIndexState, cut: RemovePayload) -> MessageIndexState:
             place = _place(system, row.seq)
             system = system.delete(place, place + 1)
     entries = state.entries.delete(start, stop)
-    return MessageIndexState(entries, participants, sources, ids, system, state.edited, state.removed + stop - start)
+    removed = state.removed + stop - start
+    return MessageIndexState(entries, participants, sources, ids, system, state.edited, removed, state.speakers)
 
 
 def _place(sequences: List[int], seq: int) -> int:

@@ -21,6 +21,9 @@ UNPIN: Final = "unpin"
 HEAD_RESET: Final = "head.reset"
 MESSAGE_TYPES: Final = (MESSAGE, EDIT, REMOVE)
 
+CONTEXT_MANAGER: Final = "Context Manager"
+"""The participant of messages that the conversation layer writes; it is nobody's name."""
+
 
 class Call(msgspec.Struct, frozen=True):
     """A tool call inside a message."""

@@ -7,7 +7,7 @@ What both APIs ask for is settled here; how each writes it is in `anthropic_form
 - A call counts when the very next turn answers it, a result when it answers such a call, first come first served where
   ids repeat. All others become text that names the call.
 - Ids are made unique over the whole exchange and, like names, get the letters that APIs accept.
-- "Name: " stands before the text of user messages when more than one name speaks among them.
+- "Name: " stands before the text of user messages when more than one name speaks among them (see strategies/naming).
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from chronicle_py.context.blocks import Block, Media, Text, Thinking, ToolResult, ToolUse, Unknown
-from chronicle_py.context.tokens import as_json
+from chronicle_py.context.counting import Counter, as_json
+from chronicle_py.strategies.naming import first_text, is_speaker, name_tokens, named, says_something
 from chronicle_py.strategies.pairs import half
-
-CONTEXT_MANAGER: Final = "Context Manager"
-"""The participant of messages that the conversation layer writes; it is nobody's name."""
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 _ID_SIZE = 64
@@ -41,6 +39,7 @@ class CompiledMessage(msgspec.Struct, frozen=True):
     summary: str | None = None  # id of the summary that it shows
     cache: bool = False  # a cache breakpoint stands after it
     metadata: dict[str, Any] = {}  # of an injection
+    answers: bool = False  # tool results alone, whatever has become of them: nobody's own words
 
 
 class Piece(msgspec.Struct):
@@ -57,16 +56,16 @@ class Turn(msgspec.Struct):
 
 def turns_of(messages: Sequence[CompiledMessage], sendable: Callable[[Block], bool]) -> list[Turn]:
     """The exchange. `sendable`: whether an API takes a block at all; blank text is never sent."""
-    named = len(_names(messages)) > 1
+    several = len(speakers(messages)) > 1
     turns: list[Turn] = []
     for message in messages:
-        name = message.participant if named and _speaks(message) else None
+        name = message.participant if several and _speaks(message) else None
         for block in message.blocks:
             if (isinstance(block, Text) and not block.text.strip()) or not sendable(block):
                 continue
             role = role_of(block, message.role)
             if name is not None and role == "user" and isinstance(block, Text):
-                block, name = Text(f"{name}: {block.text}"), None
+                block, name = Text(named(name, block.text)), None
             if not turns or turns[-1].role != role:
                 turns.append(Turn(role, []))
             turns[-1].pieces.append(Piece(block))
@@ -89,15 +88,20 @@ def is_hidden_thinking(block: Unknown) -> bool:
 
 def _speaks(message: CompiledMessage) -> bool:
     """Whether it is a message of a user's own words."""
-    return (
-        message.role == "user"
-        and message.id is not None
-        and message.participant != CONTEXT_MANAGER
-        and any(not isinstance(block, ToolResult | ToolUse | Thinking) for block in message.blocks)
-    )
+    spoken = message.id is not None and is_speaker(message.participant, message.role, message.answers)
+    return spoken and says_something(message.blocks)
 
 
-def _names(messages: Sequence[CompiledMessage]) -> set[str]:
+def name_sizes(messages: Sequence[CompiledMessage], counter: Counter) -> int:
+    """Tokens of all names that the forms write."""
+    if len(speakers(messages)) < 2:
+        return 0
+    texts = [(message.participant, first_text(message.blocks)) for message in messages if _speaks(message)]
+    return sum(name_tokens(name, text, counter) for name, text in texts if text is not None)
+
+
+def speakers(messages: Sequence[CompiledMessage]) -> set[str]:
+    """The users who say something of their own."""
     return {message.participant for message in messages if _speaks(message)}
 
 

@@ -14,15 +14,12 @@ from typing import Protocol
 import msgspec
 
 from chronicle_py.context.blocks import Block, Text
-from chronicle_py.context.payloads import SummaryPayload
+from chronicle_py.context.payloads import CONTEXT_MANAGER, SummaryPayload
 from chronicle_py.event import BlobRef
 from chronicle_py.strategies.autobiographical.state import LEVELS, Memory, State, level_of
 from chronicle_py.strategies.shortening import cut_text
 from chronicle_py.strategies.strategy import Entry, MessageView
 from chronicle_py.strategies.windows import step_of
-
-ASKER = "Context Manager"  # the participant of the questions
-
 
 Share = tuple[str, int, int]  # a phase, and the percentages of the level's budget that it has at least, and at most
 
@@ -200,7 +197,7 @@ class Recall:
         """A memory as its own question and answer."""
         blocks: list[Block] = [Text(one.question)]
         return [
-            Entry(ASKER, "user", blocks, one.asked, summary=one.memory.id),
+            Entry(CONTEXT_MANAGER, "user", blocks, one.asked, summary=one.memory.id),
             Entry(self._rule.summary_participant, "assistant", [Text(one.text)], one.told, summary=one.memory.id),
         ]
 
@@ -209,7 +206,7 @@ class Recall:
         label = self._rule.summary_context_label
         ids = ", ".join(one.memory.id for one in shown)
         return [
-            Entry(ASKER, "user", [Text(label)], self._view.count(label), summary=ids),
+            Entry(CONTEXT_MANAGER, "user", [Text(label)], self._view.count(label), summary=ids),
             Entry(
                 self._rule.summary_participant, "assistant", [Text(one.text) for one in shown],
                 sum(one.told for one in shown), summary=ids,

@@ -225,11 +225,14 @@ def render(state: State, view: MessageView, budget: Budget, rule: RenderRule) ->
     recall = Recall(state, view, rule)
     shown = recall.within(given.levels, steady.levels, canvas.left) if canvas.enforced else recall.everything()
     canvas.left -= recall.cost(shown)
-    raw_room = canvas.left + sum(pair.tokens for index, pair in canvas.raw.items() if index >= tail)
+    recent = [pair for index, pair in canvas.raw.items() if index >= tail]
+    raw_room = canvas.left + sum(pair.tokens for pair in recent)
     newest = canvas.raw[messages.newest()].tokens
     leftover = (head_stop, head_last) if fixed else (0, 0)
     canvas.middle(_middle(state, rest, tail, leftover))
-    canvas.step(tail, step_of(window, raw_room - newest), step_of(steady.recent, given.recent))
+    names = sum(pair.names for pair in canvas.loose)  # steps are counted in the messages' own tokens, without names
+    in_tail = sum(pair.names for pair in recent)
+    canvas.step(tail, step_of(window, raw_room - newest - names), step_of(steady.recent, given.recent - in_tail))
 
     pairs = sorted(canvas.raw.values(), key=lambda pair: pair.index)
     entries = _placed(canvas, recall, shown, pairs, head_stop)

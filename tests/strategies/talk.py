@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from chronicle_py.context.blocks import Text, ToolResult, ToolUse, parse, plain
+from chronicle_py.context.blocks import Block, Text, ToolResult, ToolUse, parse, plain
 from chronicle_py.context.message import facts, role_of
+from chronicle_py.context.message_index import MessageIndex
 from chronicle_py.context.payloads import (
     ADOPT,
     EDIT,
@@ -33,6 +34,7 @@ from chronicle_py.context.payloads import (
 from chronicle_py.context.tokens import Tokenizer
 from chronicle_py.event import BlobRef, Event, build_event, decode_event, encode_payload
 from chronicle_py.strategies import Budget, Entry, Rendering, Request, ViewedMessage, Work
+from chronicle_py.strategies.naming import name_tokens
 
 
 def words(text: str) -> int:
@@ -40,6 +42,7 @@ def words(text: str) -> int:
 
 
 WORDS = Tokenizer("words", words)
+INDEX = MessageIndex()
 
 
 def text_of(entry: Entry) -> str:
@@ -61,6 +64,8 @@ class Talk:
     def __init__(self, strategy: Any) -> None:
         self.strategy = strategy
         self.state = strategy.initial()
+        self.index = INDEX.initial()
+        self.spoke: set[str] = set()  # users who ever said something of their own
         self.events: list[Event] = []
         self.seq = 0
         self.head = b""
@@ -79,6 +84,7 @@ class Talk:
         self.head = event.key
         self.events.append(event)
         self.state = self.strategy.fold(self.state, event)
+        self.index = INDEX.fold(self.index, event)
         return event
 
     def say(self, participant: str, content: object) -> int:
@@ -92,10 +98,15 @@ class Talk:
                 **msgspec.structs.asdict(known), blocks=[plain(block) for block in blocks], tokenizer="words"
             ),
         )
+        self._heard(participant, role, blocks)
         self.viewed[event.seq] = ViewedMessage(
             event.id, event.seq, participant, role, blocks, known.tokens, known.text_tokens, event.time
         )
         return event.seq
+
+    def _heard(self, participant: str, role: str, blocks: list[Block]) -> None:
+        if role == "user" and participant != "Context Manager" and not all(isinstance(b, ToolResult) for b in blocks):
+            self.spoke.add(participant)
 
     def says(self, count: int, size: int = 10, word: str = "word") -> list[int]:
         """Adds messages of `size` tokens, by turns of the user and the model."""
@@ -123,6 +134,7 @@ class Talk:
                 tokenizer="words",
             ),
         )  # fmt: skip
+        self._heard(old.participant, old.role, blocks)
         self.viewed[seq] = msgspec.structs.replace(
             old, blocks=blocks, tokens=known.tokens, text_tokens=known.text_tokens, edited=event.id
         )
@@ -193,6 +205,9 @@ class Talk:
 
     def count(self, text: str) -> int:
         return words(text)
+
+    def name_tokens(self, participant: str, text: str) -> int:
+        return name_tokens(participant, text, WORDS) if len(self.index.speakers) > 1 else 0
 
     def render(self, tokens: int = 1_000_000) -> Rendering:
         found: Rendering = self.strategy.render(self.state, self, Budget(tokens, 0))

@@ -12,7 +12,8 @@ from programs import run, steps, talks
 from talk import Talk, text_of
 
 from chronicle_py.collections import decode_state, encode_state, state_hash
-from chronicle_py.context.blocks import ToolResult, ToolUse
+from chronicle_py.context.blocks import Text, ToolResult, ToolUse
+from chronicle_py.context.counting import count_blocks
 from chronicle_py.errors import BudgetTooSmall
 from chronicle_py.strategies import Autobiographical, Knowledge, Rendering
 from chronicle_py.strategies.autobiographical.chunks import advance, chunk_at, guarded
@@ -148,9 +149,12 @@ def text_of_message(talk: Talk, seq: int) -> list[str]:
 
 
 def measured(entry: Any, talk: Talk) -> int:
-    from chronicle_py.context.counting import count_blocks
-
-    return count_blocks(entry.blocks, talk)[0]
+    """The tokens of an entry: its blocks, and the name before a user's own words once two users have spoken."""
+    name = 0
+    own = entry.role == "user" and entry.seq is not None and entry.participant != "Context Manager"
+    if own and len(talk.spoke) > 1 and not all(isinstance(b, ToolResult) for b in talk.viewed[entry.seq].blocks):
+        name = any(isinstance(block, Text) for block in entry.blocks) * len(entry.participant.split())
+    return count_blocks(entry.blocks, talk)[0] + name
 
 
 def summaries_over(state: Any, seq: int, shown: set[str]) -> int:

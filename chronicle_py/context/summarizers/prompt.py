@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from chronicle_py.context.blocks import Text
 from chronicle_py.context.compiled import Compiled
-from chronicle_py.context.turns import CONTEXT_MANAGER, CompiledMessage
+from chronicle_py.context.payloads import CONTEXT_MANAGER
+from chronicle_py.context.turns import CompiledMessage
 from chronicle_py.strategies.strategy import Request
 
 
