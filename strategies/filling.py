@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chronicle_py.errors import BudgetTooSmall
 from chronicle_py.strategies.showing import NO_LIMITS, Limits, Shown, show
-from chronicle_py.strategies.strategy import MessageView
+from chronicle_py.strategies.strategy import Budget, MessageView
 from chronicle_py.strategies.transcript import Transcript
 from chronicle_py.strategies.windows import step_of, stepped
 
@@ -31,6 +31,16 @@ def newest_first(
         left -= pair.tokens
         shown.append(pair)
     return shown[::-1]
+
+
+def check_room(budget: Budget) -> None:
+    """BudgetTooSmall when system messages and injections alone exceed the budget."""
+    room = budget.max_tokens - budget.reserve_for_response
+    if budget.used > room:
+        raise BudgetTooSmall(
+            f"system messages and injections take {budget.used} tokens, and a budget of {budget.max_tokens} less the "
+            f"reserve of {budget.reserve_for_response} leaves {room} for all; raise max_tokens"
+        )
 
 
 def too_small(newest: int, protected: int, room: int) -> BudgetTooSmall:

@@ -8,7 +8,7 @@ from chronicle_py.context.payloads import MESSAGE_TYPES, SummaryPayload
 from chronicle_py.errors import InvalidOperation
 from chronicle_py.event import Event
 from chronicle_py.strategies import transcript
-from chronicle_py.strategies.filling import newest_first
+from chronicle_py.strategies.filling import check_room, newest_first
 from chronicle_py.strategies.strategy import Budget, MessageView, Rendering, RenderStats, Request, Share, Work
 from chronicle_py.strategies.transcript import Transcript
 
@@ -45,6 +45,7 @@ class Passthrough:
 
     def render(self, state: Transcript, view: MessageView, budget: Budget) -> Rendering:
         """BudgetTooSmall when the newest message with its pair does not fit. O(shown · log n)."""
+        check_room(budget)
         shown = newest_first(state, view, budget.available, budget.max_tokens - budget.reserve_for_response, 0)
         entries = [entry for pair in shown for entry in pair.entries]
         tokens = sum(pair.tokens for pair in shown)

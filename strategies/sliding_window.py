@@ -8,7 +8,7 @@ from chronicle_py.context.payloads import MESSAGE_TYPES, SummaryPayload
 from chronicle_py.errors import InvalidOperation
 from chronicle_py.event import Event
 from chronicle_py.strategies import transcript
-from chronicle_py.strategies.filling import newest_first, too_small
+from chronicle_py.strategies.filling import check_room, newest_first, too_small
 from chronicle_py.strategies.showing import show
 from chronicle_py.strategies.strategy import Budget, MessageView, Rendering, RenderStats, Request, Share, Work
 from chronicle_py.strategies.transcript import Transcript
@@ -57,6 +57,7 @@ class SlidingWindow:
 
     def render(self, state: Transcript, view: MessageView, budget: Budget) -> Rendering:
         """BudgetTooSmall when the newest message with its pair does not fit. O(shown · log n)."""
+        check_room(budget)
         if not len(state):
             return Rendering([])
         room = budget.available

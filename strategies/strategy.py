@@ -112,7 +112,7 @@ class RenderStats(msgspec.Struct, frozen=True):
     pending_chunks: int = 0
     pending_merges: int = 0
     total: int = 0  # tokens
-    over_budget: int = 0  # tokens by which enforce_budget=False went over
+    over_budget: int = 0  # tokens by which enforce_budget=False went over, system messages and injections included
     left_out: int = 0  # messages that are neither raw nor under a shown summary
 
 

@@ -14,7 +14,7 @@ from chronicle_py.context.injections import Injection, checked, places
 from chronicle_py.context.media import restored
 from chronicle_py.context.tokens import Tokenizer, count_blocks
 from chronicle_py.context.turns import CompiledMessage
-from chronicle_py.errors import BudgetTooSmall
+from chronicle_py.strategies.filling import check_room
 from chronicle_py.strategies.strategy import Budget, Entry, Strategy
 
 if TYPE_CHECKING:
@@ -36,12 +36,9 @@ def compiled(
     system = view.index.system
     used = system.weight() + sum(tokens for _, _, tokens in extra)
     budget = msgspec.structs.replace(budget, used=used)
-    if budget.available < 0:
-        raise BudgetTooSmall(
-            f"system messages and injections take {used} tokens, and a budget of {budget.max_tokens} less the reserve "
-            f"of {budget.reserve_for_response} leaves {budget.available + used} for all; raise max_tokens"
-        )
     rendering = strategy.render(state, view, budget)
+    if not rendering.stats.over_budget:  # else the strategy has chosen to exceed it, and says so
+        check_room(budget)
     messages = [_message(entry, store) for entry in rendering.entries]
     parts = [view.message(seq).blocks for seq in system]
     parts += [blocks for injection, blocks, _ in extra if injection.position == "system"]

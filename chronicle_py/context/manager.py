@@ -268,7 +268,8 @@ class ContextManager(MessageOperations, MemoryOperations):
         return compiled(self.store, self._strategy, state, view, budget, injections, tokenizer)
 
     def render_stats(self, budget: Budget = _BUDGET) -> RenderStats | None:
-        """What `compile` with this budget is made of; None for a strategy that does not say."""
+        """What `compile` with this budget is made of; None for a strategy that does not say. Fails where that does."""
+        budget.check()
         if not isinstance(self._strategy, RenderStatsCapable):
             return None
         view, state = self._now()

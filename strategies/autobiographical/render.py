@@ -20,7 +20,7 @@ from chronicle_py.strategies.autobiographical.plan import Plan, PlanRule
 from chronicle_py.strategies.autobiographical.protection import protected_units
 from chronicle_py.strategies.autobiographical.recall import Recall, Recalled, RecallRule
 from chronicle_py.strategies.autobiographical.state import LEVELS, State, level_of
-from chronicle_py.strategies.filling import too_small
+from chronicle_py.strategies.filling import check_room, too_small
 from chronicle_py.strategies.showing import NO_LIMITS, Limits, Shown, show
 from chronicle_py.strategies.strategy import Budget, Entry, MessageView, Rendering, RenderStats, Share
 from chronicle_py.strategies.transcript import Row
@@ -203,10 +203,12 @@ class _Canvas:
 
 def render(state: State, view: MessageView, budget: Budget, rule: RenderRule) -> Rendering:
     """The context. BudgetTooSmall when protected messages and the newest with its pair do not fit."""
+    room = budget.available
+    if rule.enforce_budget:
+        check_room(budget)
     messages = state.messages
     if not len(messages):
-        return Rendering([])
-    room = budget.available
+        return Rendering([], RenderStats(over_budget=max(0, -room)))
     canvas = _Canvas(state, view, rule, room)
     protected = canvas.protected(room)
     window = budget.max_tokens - budget.reserve_for_response

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Opener
@@ -22,6 +23,7 @@ from chronicle_py.errors import (
     NotFound,
     ReadOnly,
 )
+from chronicle_py.strategies import Autobiographical, Knowledge, Passthrough, SlidingWindow
 
 CALL = {"type": "tool_use", "id": "t1", "name": "grep", "input": {"q": "needle"}}
 ANSWER = {"type": "tool_result", "tool_use_id": "t1", "content": "found"}
@@ -106,12 +108,44 @@ def test_compile_writes_nothing(store: Store, cm: ContextManager) -> None:
     assert (store.stats(), store.branch().head) == before
 
 
+@pytest.mark.parametrize("said", [0, 3])
+@pytest.mark.parametrize("strategy", [Passthrough(), SlidingWindow(), Autobiographical(), Knowledge()])
+def test_system_messages_that_exceed_the_budget_are_refused(store: Store, strategy: Any, said: int) -> None:
+    cm = manager(store, strategy=strategy)
+    cm.add_message("System", "be kind " * 40)
+    talk(cm, *["hello"] * said)
+    with pytest.raises(BudgetTooSmall, match=r"system messages and injections take 81 tokens.* leaves 50 for all"):
+        cm.compile(Budget(60, 10), [Injection("x", "system", "now")])
+
+
+@pytest.mark.parametrize("said", [0, 3])
+@pytest.mark.parametrize("kind", [Autobiographical, Knowledge])
+def test_a_budget_that_is_not_enforced_refuses_nothing_and_says_how_much_it_is_over(
+    store: Store, kind: Any, said: int
+) -> None:
+    cm = manager(store, strategy=kind(enforce_budget=False))
+    cm.add_message("System", "be kind " * 40)
+    talk(cm, *["hello"] * said)
+    compiled = cm.compile(Budget(60, 10), [Injection("x", "system", "now"), Injection("x", "after_user", "then")])
+    assert len(compiled.messages) == said + 1
+    assert compiled.tokens == 82 + said
+    assert compiled.stats.over_budget == compiled.tokens - 50
+    stats = cm.render_stats(Budget(60, 10))
+    assert stats is not None
+    assert stats.over_budget == 80 + said - 50
+
+
 def test_a_budget_that_leaves_nothing_is_refused(cm: ContextManager) -> None:
     talk(cm, "hello")
     with pytest.raises(InvalidOperation, match="reserve"):
         cm.compile(Budget(max_tokens=100, reserve_for_response=100))
     with pytest.raises(InvalidOperation, match="max_tokens"):
         cm.compile(Budget(max_tokens=-1))
+    for strategy in (Tiny(), Passthrough(), Autobiographical(enforce_budget=False)):
+        cm.set_strategy(strategy)
+        with pytest.raises(InvalidOperation, match="leaves nothing beside the reserve"):
+            cm.render_stats(Budget(100, 200))
+    cm.set_strategy(Tiny())
     cm.add_message("System", "one two three four")
     with pytest.raises(BudgetTooSmall, match="take 4 tokens"):
         cm.compile(Budget(max_tokens=3, reserve_for_response=0))

@@ -323,6 +323,8 @@ def _check_end(world: World, enforced: bool) -> None:
         for number, compiled in by_budget.items():
             if isinstance(compiled, Compiled):
                 check_sound(compiled, BUDGETS[number], enforced)
+            else:
+                assert world.agents[0].strategy is not STRATEGIES["loose"], "what is not enforced refuses nothing"
     agent = world.agents[0]
     for compiled in known[agent.branch, 0].values():
         if isinstance(compiled, Compiled):
