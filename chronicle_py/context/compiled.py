@@ -20,8 +20,9 @@ class Compiled(msgspec.Struct, frozen=True):
 
     `tokens` are those of the messages, injections and system text as they were counted, and of "Name: " before users'
     words from where on a second user has spoken on the branch. The forms never write more text than that, but for what
-    they say themselves: that the conversation starts, that a result is empty or an error, the kind of a block that an
-    API does not know. That, and what an API adds around messages, is what the budget's reserve is for.
+    they say themselves: that the conversation starts, that a result is empty or an error, the names of media and the
+    kinds of blocks that an API does not take. That, and what an API adds around messages, is what the budget's reserve
+    is for.
     """
 
     messages: list[CompiledMessage]

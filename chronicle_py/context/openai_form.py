@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chronicle_py.context.blocks import Block, Media, Text, Thinking, ToolResult, ToolUse, Unknown
+from chronicle_py.context.blocks import Block, Media, Thinking, ToolResult, ToolUse, Unknown
 from chronicle_py.context.tokens import as_json
 from chronicle_py.context.turns import (
+    IMAGES,
+    NO_OUTPUT,
     CompiledMessage,
     Turn,
     arguments,
     is_hidden_thinking,
-    media_text,
     turns_of,
-    unknown_text,
+    words_of,
 )
 
 Plain = dict[str, Any]
@@ -39,7 +40,7 @@ def _sendable(block: Block) -> bool:
 
 def _assistant(turn: Turn) -> Plain:
     blocks = [piece.block for piece in turn.pieces]
-    text = "\n\n".join(_words(block) for block in blocks if not isinstance(block, ToolUse))
+    text = "\n\n".join(words_of(block) for block in blocks if not isinstance(block, ToolUse))
     calls = [
         {
             "id": block.id,
@@ -62,7 +63,7 @@ def _user(turn: Turn) -> list[Plain]:
             if not isinstance(block.content, str):
                 parts += [image for part in block.content if (image := _image(part)) is not None]
         else:
-            parts.append(_image(block) or {"type": "text", "text": _words(block)})
+            parts.append(_image(block) or {"type": "text", "text": words_of(block)})
     if parts:
         only_text = all(part["type"] == "text" for part in parts)
         sent.append({"role": "user", "content": "\n\n".join(p["text"] for p in parts) if only_text else parts})
@@ -70,32 +71,20 @@ def _user(turn: Turn) -> list[Plain]:
 
 
 def _result(block: ToolResult) -> str:
-    text = block.content if isinstance(block.content, str) else "\n".join(_words(part) for part in block.content)
+    text = block.content if isinstance(block.content, str) else "\n".join(words_of(part) for part in block.content)
     if not text.strip():
-        text = "(no output)"
+        text = NO_OUTPUT
     return f"Error: {text}" if block.is_error else text
 
 
-def _words(block: Any) -> str:
-    if isinstance(block, Text):
-        return block.text
-    if isinstance(block, Media):
-        source = block.source
-        if source.get("type") == "text" and isinstance(source.get("data"), str):
-            return f"{media_text(block)}\n{source['data']}"
-        return media_text(block)
-    return unknown_text(block) if isinstance(block, Unknown) else str(block)
-
-
 def _image(block: Any) -> Plain | None:
-    """The part for an image; None for anything else."""
+    """The part for an image that the API takes; None for anything else."""
     if not isinstance(block, Media) or block.kind != "image":
         return None
     source = block.source
+    url = source.get("url")
     if source.get("type") == "base64":
-        url = f"data:{source.get('media_type') or 'image/png'};base64,{source.get('data')}"
-    elif isinstance(source.get("url"), str):
-        url = source["url"]
-    else:
-        return None
-    return {"type": "image_url", "image_url": {"url": url}}
+        media_type, data = source.get("media_type") or "image/png", source.get("data")
+        known = media_type in IMAGES and isinstance(data, str) and data.strip()
+        url = f"data:{media_type};base64,{data}" if known else None
+    return {"type": "image_url", "image_url": {"url": url}} if isinstance(url, str) and url.strip() else None

@@ -4,6 +4,8 @@ What both APIs ask for is settled here; how each writes it is in `anthropic_form
 
 - A `tool_use` is always the assistant's and a `tool_result` the user's, so that a message with both becomes more turns.
 - Neighbours of one role are one turn. In a user's turn the results come first, then all else, each in its order.
+- An assistant's turn does not end in thinking: what was thought last, before an interruption, is left out, and with it
+  a turn of thinking alone.
 - A call counts when the very next turn answers it, a result when it answers such a call, first come first served where
   ids repeat. All others become text that names the call.
 - Ids are made unique over the whole exchange and, like names, get the letters that APIs accept.
@@ -15,17 +17,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from chronicle_py.context.blocks import Block, Media, Text, Thinking, ToolResult, ToolUse, Unknown
+from chronicle_py.context.blocks import Block, Media, Text, Thinking, ToolResult, ToolUse, Unknown, parse, plain
 from chronicle_py.context.counting import Counter, as_json
+from chronicle_py.errors import InvalidOperation
 from chronicle_py.strategies.naming import first_text, is_speaker, name_tokens, named, says_something
 from chronicle_py.strategies.pairs import half
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 _ID_SIZE = 64
+_NAMED = 200  # characters of a URL or title by which media are named
+
+IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The types of images that both APIs read."""
+
+NO_OUTPUT: Final = "(no output)"
+"""What stands for the content of a result that has none, where there must be some."""
 
 
 class CompiledMessage(msgspec.Struct, frozen=True):
@@ -71,13 +81,38 @@ def turns_of(messages: Sequence[CompiledMessage], sendable: Callable[[Block], bo
             turns[-1].pieces.append(Piece(block))
         if message.cache and turns:
             turns[-1].pieces[-1].cache = True
+    turns = _concluded(turns)
     _settle_pairs(turns)
     return turns
 
 
+def _concluded(turns: list[Turn]) -> list[Turn]:
+    """The turns, without thinking that nothing follows. A breakpoint on what goes moves to what stands before it."""
+    kept: list[Turn] = []
+    for turn in turns:
+        pieces = turn.pieces
+        marked = False
+        while pieces and _is_thought(pieces[-1].block):
+            marked = pieces.pop().cache or marked
+        if not pieces:
+            if marked and kept:
+                kept[-1].pieces[-1].cache = True
+            continue
+        pieces[-1].cache = pieces[-1].cache or marked
+        if kept and kept[-1].role == turn.role:
+            kept[-1].pieces += pieces
+        else:
+            kept.append(turn)
+    return kept
+
+
+def _is_thought(block: Block) -> bool:
+    return isinstance(block, Thinking) or (isinstance(block, Unknown) and is_hidden_thinking(block))
+
+
 def role_of(block: Block, role: str) -> str:
     """Who says a block of a message of this role."""
-    if isinstance(block, ToolUse | Thinking) or (isinstance(block, Unknown) and is_hidden_thinking(block)):
+    if isinstance(block, ToolUse) or _is_thought(block):
         return "assistant"
     return "user" if isinstance(block, ToolResult) else role
 
@@ -148,6 +183,7 @@ def _settle_results(turn: Turn, calls: list[tuple[str, str]]) -> None:
         found = next((call for call in waiting if call[0] == result.tool_use_id), None)
         if found is None:
             others += [Piece(block) for block in half(result)]
+            others[-1].cache = piece.cache
         else:
             waiting.remove(found)
             results.append(Piece(ToolResult(found[1], result.content, result.is_error), piece.cache))
@@ -155,8 +191,6 @@ def _settle_results(turn: Turn, calls: list[tuple[str, str]]) -> None:
     if marked and results and others:  # what was moved would be cached in part
         for piece in turn.pieces:
             piece.cache = False
-        turn.pieces[-1].cache = True
-    elif marked and not any(piece.cache for piece in turn.pieces):
         turn.pieces[-1].cache = True
 
 
@@ -183,8 +217,44 @@ def media_text(block: Media) -> str:
     """Media that an API does not take, named."""
     source = block.source
     what = source.get("url") if isinstance(source.get("url"), str) else source.get("media_type")
+    what = f": {str(what)[:_NAMED]}" if str(what or "").strip() else ""
     title = block.extra.get("title")
-    return f"[{block.kind}{f' {title!r}' if isinstance(title, str) else ''}{f': {what}' if what else ''}]"
+    title = f" {title[:_NAMED]!r}" if isinstance(title, str) and title else ""
+    return f"[{block.kind}{title}{what}]"
+
+
+def media_words(block: Media) -> str:
+    """Media that an API does not take, named, with the text that is in it."""
+    source = block.source
+    text: Any = None
+    if source.get("type") == "text":
+        text = source.get("data")
+    elif source.get("type") == "content":
+        text = source.get("content")
+        if isinstance(text, list):
+            text = "\n".join(words_of(part) for part in parts_of(text))
+    named = media_text(block)
+    return f"{named}\n{text}" if isinstance(text, str) and text.strip() else named
+
+
+def parts_of(content: Sequence[Any]) -> list[Block]:
+    """What stands in a document's or result's content; what is no block as its JSON."""
+    found: list[Block] = []
+    for part in content:
+        try:
+            found += parse([part])
+        except InvalidOperation:
+            found.append(Text(as_json(part)))
+    return found
+
+
+def words_of(block: Block) -> str:
+    """A block as text alone."""
+    if isinstance(block, Text):
+        return block.text
+    if isinstance(block, Media):
+        return media_words(block)
+    return unknown_text(block) if isinstance(block, Unknown) else as_json(plain(block))
 
 
 def unknown_text(block: Unknown) -> str:

@@ -25,6 +25,10 @@ _SPOKEN_BY = {
 }
 
 
+_THOUGHT = ("thinking", "redacted_thinking")
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+
 def check_anthropic(sent: dict[str, Any]) -> None:
     json.dumps(sent, allow_nan=False)  # plain data
     assert set(sent) == {"system", "messages"}
@@ -45,9 +49,12 @@ def check_anthropic(sent: dict[str, Any]) -> None:
         assert sorted(results) == sorted(waiting), "all calls are answered by the next message, and nothing else is"
         assert all(block["type"] == "tool_result" for block in content[: len(results)]), "results come first"
         waiting = []
+        assert content[-1]["type"] not in _THOUGHT, "no message ends in thinking"
         for block in content:
             _check_block(block, message["role"])
-            marked += "cache_control" in block
+            if "cache_control" in block:
+                marked += 1
+                assert block["type"] not in _THOUGHT, "thinking bears no breakpoint"
             if block["type"] == "tool_use":
                 assert block["id"] not in ids, "ids of calls are unique"
                 ids.add(block["id"])
@@ -73,12 +80,47 @@ def _check_block(block: dict[str, Any], role: str) -> None:
         assert _ID.match(block["id"])
         assert _ID.match(block["name"])
         assert isinstance(block["input"], dict)
-    if kind == "tool_result" and isinstance(block.get("content"), list):
-        for part in block["content"]:
-            assert part["type"] in ("text", "image", "document")
+    if kind == "redacted_thinking":
+        assert block["data"]
+    if kind == "tool_result":
+        inner = block.get("content", "")
+        assert "content" not in block or inner, "content is left out rather than empty"
+        assert inner or not block.get("is_error"), "an error has content"
+        for part in inner if isinstance(inner, list) else []:
+            assert part["type"] in (("text",) if block.get("is_error") else ("text", "image", "document"))
             _check_block(part, "user")
+        assert isinstance(inner, list) or not inner or inner.strip()
     if kind in ("image", "document"):
-        assert block["source"]["type"] in ("base64", "url", "text", "content")
+        assert role == "user", "media are the user's"
+        _check_source(kind, block["source"])
+    if kind == "document":
+        assert all(block.get(name, "x").strip() for name in ("title", "context"))
+        assert len(block.get("title", "")) <= 500
+        assert isinstance(block.get("citations", {}).get("enabled", False), bool)
+
+
+def _check_source(kind: str, source: dict[str, Any]) -> None:
+    if source["type"] == "base64":
+        assert set(source) == {"type", "media_type", "data"}
+        assert source["media_type"] in (_IMAGES if kind == "image" else ("application/pdf",))
+        assert source["data"]
+    elif source["type"] == "url":
+        assert set(source) == {"type", "url"}
+        assert source["url"]
+    elif source["type"] == "text":
+        assert kind == "document"
+        assert source["media_type"] == "text/plain"
+        assert source["data"].strip()
+    else:
+        assert kind == "document"
+        assert set(source) == {"type", "content"}
+        assert source["type"] == "content"
+        content = source["content"]
+        assert content
+        assert not isinstance(content, str) or content.strip()
+        for part in content if isinstance(content, list) else []:
+            assert part["type"] in ("text", "image"), "a document's content is text and images"
+            _check_block(part, "user")
 
 
 def check_openai(sent: list[dict[str, Any]]) -> None:
@@ -93,7 +135,7 @@ def check_openai(sent: list[dict[str, Any]]) -> None:
             assert message["tool_call_id"] in waiting, "a tool message answers a call just before it"
             waiting.remove(message["tool_call_id"])
             assert isinstance(content, str)
-            assert content
+            assert content.strip()
             before = role
             continue
         assert not waiting, "all calls are answered before anyone else speaks"
@@ -101,7 +143,8 @@ def check_openai(sent: list[dict[str, Any]]) -> None:
         before = role
         if role == "assistant":
             calls = message.get("tool_calls")
-            assert content or calls
+            assert calls or content
+            assert content is None or (isinstance(content, str) and content.strip())
             for call in calls or []:
                 assert call["type"] == "function"
                 assert _ID.match(call["id"])
@@ -119,4 +162,14 @@ def check_openai(sent: list[dict[str, Any]]) -> None:
             for part in content:
                 assert part["type"] in ("text", "image_url")
                 assert part["type"] != "text" or part["text"].strip()
+                if part["type"] == "image_url":
+                    _check_url(part["image_url"]["url"])
     assert not waiting
+
+
+def _check_url(url: str) -> None:
+    assert url
+    if url.startswith("data:"):
+        kind, data = url.removeprefix("data:").split(";base64,")
+        assert kind in _IMAGES
+        assert data

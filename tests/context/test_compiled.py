@@ -165,6 +165,110 @@ def test_media_are_sent_where_they_are_known_and_named_where_not() -> None:
     ]
 
 
+def test_what_was_thought_last_is_left_out_and_its_neighbours_join() -> None:
+    hidden = {"type": "redacted_thinking", "data": "xx"}
+    assert anthropic(said("User", "go"), said("Claude", "so", Thinking("hm", "sig"), hidden), said("User", "stop")) == [
+        ("user", text("go")),
+        ("assistant", text("so")),
+        ("user", text("stop")),
+    ]
+    interrupted = said("Claude", hidden, Thinking("hm", "sig"))
+    assert anthropic(said("User", "go"), interrupted, said("User", "stop")) == [("user", text("go", "stop"))]
+    assert anthropic(said("User", "go"), interrupted) == [("user", text("go"))]
+    assert anthropic(interrupted) == [("user", text("[The conversation starts here.]"))]
+    found = anthropic(said("User", "go"), said("Claude", CALL), interrupted, said("tool", ANSWER), interrupted)
+    assert [block["type"] for _, content in found for block in content] == ["text", "tool_use", "tool_result"]
+    assert anthropic(said("User", "go"), interrupted, said("Claude", "yes"))[1][1][-1] == text("yes")[0]
+
+
+def test_a_turn_of_thinking_between_a_call_and_its_result_does_not_part_them() -> None:
+    between = said("User", "wait"), said("Claude", Thinking("hm", "sig"))
+    found = anthropic(said("User", "go"), said("Claude", CALL), *between, said("tool", ANSWER))
+    assert [block["type"] for block in found[2][1]] == ["tool_result", "text"]
+
+
+@pytest.mark.parametrize("signature", [None, ""])
+def test_thinking_without_a_signature_is_not_sent(signature: str | None) -> None:
+    assert anthropic(said("User", "go"), said("Claude", Thinking("hm", signature), "yes"))[1][1] == text("yes")
+
+
+@pytest.mark.parametrize("nothing", ["", " \n", [], [Text(" ")]])
+def test_an_error_that_says_nothing_says_so(nothing: Any) -> None:
+    pair = said("User", "go"), said("Claude", CALL), said("tool", ToolResult("t1", nothing, is_error=True))
+    assert anthropic(*pair)[2][1] == [
+        {"type": "tool_result", "tool_use_id": "t1", "content": "(no output)", "is_error": True}
+    ]
+    assert openai(*pair)[2]["content"] == "Error: (no output)"
+
+
+def test_the_media_of_an_error_stand_behind_the_results() -> None:
+    paper = Media("document", {"type": "text", "data": "plain"})
+    failed = ToolResult("t1", [Text("failed"), Media("image", PNG), paper, Media("audio", {})], is_error=True)
+    calls = said("Claude", CALL, ToolUse("t2", "grep", {}))
+    found = anthropic(said("User", "go"), calls, said("tool", failed, ToolResult("t2", "ok"), cache=True))
+    assert found[2][1] == [
+        {
+            "type": "tool_result",
+            "tool_use_id": "t1",
+            "content": text("failed", "[image: image/png]", "[document]", "[audio]"),
+            "is_error": True,
+        },
+        {"type": "tool_result", "tool_use_id": "t2", "content": "ok"},
+        {"type": "image", "source": PNG},
+        {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": "plain"},
+            "cache_control": {"type": "ephemeral"},
+        },
+    ]
+    then = anthropic(said("User", "go"), calls, said("tool", failed, ToolResult("t2", "ok")), said("User", "so?"))
+    assert then[2][1][-1] == text("so?")[0]
+
+
+def test_what_the_assistant_shows_is_named() -> None:
+    paper = Media("document", {"type": "text", "data": "plain"}, {"title": "Paper"})
+    shown = said("User", "draw"), said("Claude", Media("image", PNG), paper, "done")
+    assert anthropic(*shown)[1] == ("assistant", text("[image: image/png]", "[document 'Paper']\nplain", "done"))
+    assert openai(*shown)[1]["content"] == "[image: image/png]\n\n[document 'Paper']\nplain\n\ndone"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "words"),
+    [
+        ("image", {**PNG, "data": ""}, "[image: image/png]"),
+        ("image", {**PNG, "media_type": "image/svg+xml"}, "[image: image/svg+xml]"),
+        ("image", {"type": "url", "url": " "}, "[image]"),
+        ("image", {"type": "url", "url": "data:" + "x" * 999}, None),
+        ("document", {"type": "content", "content": []}, "[document]"),
+        ("document", {"type": "content", "content": [{"type": "text", "text": " "}]}, "[document]"),
+        ("document", {"type": "text", "data": "\n"}, "[document]"),
+    ],
+)
+def test_media_with_nothing_in_them_are_named(kind: str, source: dict[str, Any], words: str | None) -> None:
+    block = Media(kind, source)
+    if words is not None:
+        assert anthropic(said("User", block)) == [("user", text(words))]
+        assert openai(said("User", block)) == [{"role": "user", "content": words}]
+    assert len(str(anthropic(said("Claude", block))[1][1])) < 300
+
+
+def test_a_document_of_blocks_holds_text_and_images_alone() -> None:
+    inside = [{"type": "text", "text": " "}, {"type": "text", "text": "a", "x": 1}, {"type": "image", "source": PNG}]
+    inside += [
+        {"type": "image", "source": {**PNG, "data": ""}},
+        {"type": "video", "source": {"type": "url", "url": "v"}},
+    ]
+    paper = Media("document", {"type": "content", "content": inside}, {"title": "T" * 600, "context": ""})
+    (block,) = anthropic(said("User", paper))[0][1]
+    assert block["title"] == "T" * 500
+    assert block["source"]["content"] == [
+        *text("a"), {"type": "image", "source": PNG}, *text("[image: image/png]", "[video: v]"),
+    ]  # fmt: skip
+    assert openai(said("User", Media("document", {"type": "content", "content": inside[1:2]})))[0]["content"] == (
+        "[document]\na"
+    )
+
+
 def test_unknown_blocks_are_sent_as_text_and_foreign_fields_are_not_sent() -> None:
     odd = {"type": "hologram", "x": 1}
     tagged = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}, "mood": "good"}
@@ -197,6 +301,23 @@ def test_a_breakpoint_after_what_cannot_bear_one_stands_before_it() -> None:
     assert [("cache_control" in block) for block in moved[2][1]] == [False, True]
 
 
+def test_a_breakpoint_is_never_lost_to_thinking() -> None:
+    thought = Thinking("hm", "sig")
+
+    def marks(*messages: CompiledMessage) -> list[Any]:
+        blocks = [block for _, content in anthropic(*messages) for block in content]
+        return [block["text"] for block in blocks if "cache_control" in block]
+
+    assert marks(said("User", "go"), said("Claude", "so", thought, cache=True), said("User", "on")) == ["so"]
+    assert marks(said("User", "go"), said("Claude", thought, cache=True), said("User", "on")) == ["go"]
+    assert marks(said("User", "go"), said("Claude", thought, cache=True), said("Claude", "yes")) == ["go"]
+    assert marks(said("Claude", thought, cache=True), said("Claude", "yes")) == ["[The conversation starts here.]"]
+    late = said("User", ToolResult("t9", "late"), cache=True)
+    assert marks(said("User", "go"), late, said("User", "on")) == [
+        "[Result of tool call t9, whose call is not here: late]"
+    ]
+
+
 # --- injections -----------------------------------------------------------------------------------------------------
 
 
@@ -227,17 +348,43 @@ inputs = st.sampled_from([{}, {"q": 1}, {"deep": [{"x": float("nan")}, b"raw"]},
 media = st.builds(
     Media,
     st.sampled_from(["image", "document", "audio", "video"]),
-    st.sampled_from([PNG, PDF, {"type": "url", "url": "https://example.org/x"}, {"type": "text", "data": "plain"}, {}]),
-    st.sampled_from([{}, {"title": "T", "cache_control": {"type": "ephemeral"}}]),
+    st.sampled_from(
+        [
+            PNG,
+            PDF,
+            {},
+            {**PNG, "data": ""},
+            {**PDF, "data": ""},
+            {**PNG, "media_type": "image/svg+xml"},
+            {"type": "url", "url": "https://example.org/x"},
+            {"type": "url", "url": ""},
+            {"type": "text", "data": "plain"},
+            {"type": "text", "data": " "},
+            {"type": "content", "content": "plain"},
+            {"type": "content", "content": " "},
+            {"type": "content", "content": []},
+            {"type": "content", "content": [{"type": "text", "text": " "}]},
+            {"type": "content", "content": [{"type": "video", "source": PNG}, {"type": "image", "source": PNG}, "x"]},
+            {"type": "content", "content": [{"type": "image", "source": {}}, {"type": "odd"}, 5, None]},
+        ]
+    ),
+    st.sampled_from(
+        [
+            {},
+            {"title": "T", "cache_control": {"type": "ephemeral"}},
+            {"title": "", "context": 5, "citations": None},
+            {"title": "T" * 600, "context": "c", "citations": {"enabled": True, "more": 1}},
+        ]
+    ),
 )
 inner = st.builds(Text, words) | media | st.builds(Unknown, st.sampled_from([{"type": "odd"}, {}]))
 blocks = st.one_of(
     st.builds(Text, words),
-    st.builds(Thinking, words, st.sampled_from([None, "sig"])),
+    st.builds(Thinking, words, st.sampled_from([None, "", "sig", "sig"])),
     st.builds(ToolUse, ids, st.sampled_from(["grep", "mcpl:send", ""]), inputs),
     st.builds(ToolResult, ids, words | st.lists(inner, max_size=3), st.booleans()),
     inner,
-    st.just(Unknown({"type": "redacted_thinking", "data": "xx"})),
+    st.builds(lambda data: Unknown({"type": "redacted_thinking", "data": data}), st.sampled_from(["", "xx"])),
 )
 messages = st.builds(
     lambda who, content, real, cache: CompiledMessage(
@@ -250,6 +397,11 @@ messages = st.builds(
 )
 
 
+def said_in(message: CompiledMessage) -> bool:
+    """Whether something of it is sent that a breakpoint may stand on."""
+    return any(isinstance(block, Text) and block.text.strip() for block in message.blocks)
+
+
 @given(st.lists(messages, max_size=10), st.sampled_from(["", "Be brief."]))
 def test_whatever_was_said_both_apis_accept_it(found: list[CompiledMessage], system: str) -> None:
     compiled = Compiled(found, system)
@@ -257,6 +409,8 @@ def test_whatever_was_said_both_apis_accept_it(found: list[CompiledMessage], sys
     check_anthropic(first)
     check_openai(compiled.to_openai())
     assert bool(first["messages"]) == bool(found or system)
+    if any(message.cache and said_in(message) for message in found):
+        assert any("cache_control" in block for sent in first["messages"] for block in sent["content"])
     assert compiled.to_anthropic() == first
     said_text = json.dumps(first)
     for message in found:
