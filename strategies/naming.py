@@ -14,7 +14,8 @@ from chronicle_py.context.blocks import Block, Text, Thinking, ToolResult, ToolU
 from chronicle_py.context.counting import Counter
 from chronicle_py.context.payloads import CONTEXT_MANAGER
 
-_BEGINNING: Final = 64  # characters of a text that a name before it may be counted together with
+BEGINNING: Final = 64
+"""Characters of a text that a name is counted together with."""
 
 
 def named(name: str, text: str) -> str:
@@ -40,5 +41,5 @@ def first_text(blocks: Sequence[Block]) -> str | None:
 def name_tokens(name: str, text: str, counter: Counter) -> int:
     """What a text takes more with the name than without. Counted with the beginning of the text, as tokens may reach
     over the seam: a few µs, however long the text is."""
-    beginning = text[:_BEGINNING]
+    beginning = text[:BEGINNING]
     return max(0, counter.count(named(name, beginning)) - counter.count(beginning))

@@ -20,7 +20,7 @@ from chronicle_py.context.tokens import Tokenizer
 from chronicle_py.errors import NotFound
 from chronicle_py.event import BlobRef
 from chronicle_py.kv import Reader
-from chronicle_py.strategies.naming import name_tokens
+from chronicle_py.strategies.naming import BEGINNING, name_tokens
 from chronicle_py.strategies.strategy import ViewedMessage
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _CARRIED = 4096  # events looked through to take over what an earlier view had r
 _REMEMBERED = 64 << 20  # bytes of payloads that a view keeps in memory
 _LINEAGES = 8  # histories of which the newest view is remembered
 _TEXTS = 4096  # summaries whose texts are remembered
+_NAMES = 16_384  # messages for which the tokens of the name before them are remembered
 
 _decode_edit = msgspec.msgpack.Decoder(EditFacts).decode
 _decode_remove = msgspec.msgpack.Decoder(RemovePayload).decode
@@ -45,6 +46,7 @@ class BranchView:
         self._slot = slot
         self._tokenizer = tokenizer
         self._texts: dict[str, str] = {}
+        self._names: dict[tuple[Tokenizer, str, str], int] = {}
         self._seen: dict[int, ViewedMessage] = {}
         self._edits: dict[int, int] = {}  # of those seen: sequence -> that of its edit
         self._size = 0
@@ -81,7 +83,15 @@ class BranchView:
 
     def name_tokens(self, participant: str, text: str) -> int:
         """Tokens of "Name: " before a user's own words; 0 as long as one user alone has spoken on the branch."""
-        return name_tokens(participant, text, self._tokenizer) if len(self.index.speakers) > 1 else 0
+        if len(self.index.speakers) < 2:
+            return 0
+        key = self._tokenizer, participant, text[:BEGINNING]
+        found = self._names.get(key)
+        if found is None:
+            if len(self._names) >= _NAMES:
+                self._names.clear()
+            self._names[key] = found = name_tokens(participant, text, self._tokenizer)
+        return found
 
     def state(self, slot: str) -> Any:
         """The state of any custom slot at this same head; a copy where it could be changed. O(log n + K)."""
@@ -138,6 +148,7 @@ class RecentViews:
         self._epoch = b""
         self._views: dict[int, BranchView] = {}
         self._texts: dict[str, str] = {}
+        self._names: dict[tuple[Tokenizer, str, str], int] = {}
         self._lock = threading.Lock()
 
     def view(self, store: Store, reader: Reader, head: Head, slot: str, tokenizer: Tokenizer, keep: bool) -> BranchView:
@@ -151,7 +162,7 @@ class RecentViews:
         if found is not None and found.head == head and found._tokenizer is tokenizer:
             return found
         view = BranchView(store, head, slot, tokenizer, state_at(engine, reader, head, slot))
-        view._texts = self._texts
+        view._texts, view._names = self._texts, self._names
         if found is not None:
             view.take_over(reader, found, min(found.head.seq, head.seq))
         elif head.lineage:

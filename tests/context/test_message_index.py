@@ -145,6 +145,18 @@ def test_system_messages_are_listed_with_their_tokens() -> None:
     assert state.system.weight() == 105
 
 
+def test_the_first_two_users_who_say_something_are_its_speakers() -> None:
+    assert folded(message(1, "Claude", role="assistant"), message(2, "System", role="system")).speakers == ()
+    assert folded(message(1), message(2, "Context Manager"), message(3)).speakers == ("User",)
+    several = folded(message(1), message(2, "Bob"), message(3, "Alice"))
+    assert several.speakers == ("User", "Bob")
+    assert INDEX.fold(several, remove(4, 1, 3)).speakers == ("User", "Bob")
+    answer = event(2, MESSAGE, MessagePayload("tool", "user", 1, 1, (), ("t",), True, blocks=[], tokenizer="t"))
+    state = folded(message(1), answer)
+    assert state.speakers == ("User",)
+    assert INDEX.fold(state, edit(3, 2)).speakers == ("User", "tool")
+
+
 def test_weights_find_the_message_at_a_token() -> None:
     state = folded(*[message(seq, tokens=seq) for seq in range(1, 11)])
     assert state.entries.find(0) == 0
