@@ -94,7 +94,7 @@ class Lineage(msgspec.Struct, array_like=True, frozen=True):
     fork_seq: Sequence  # the last inherited sequence
     jump: LineageNumber
     jump_fork_seq: int
-    depth: int
+    depth: LineageNumber  # no more than there are lineages
 
 
 class MoveRecord(msgspec.Struct, array_like=True, frozen=True):

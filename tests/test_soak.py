@@ -203,3 +203,14 @@ def test_a_zip_that_unpacks_to_too_much_or_whose_offsets_lie_is_named(monkeypatc
     monkeypatch.setattr(archive, "LARGEST", 100)
     with pytest.raises(chronicle.ChronicleError, match="at most 100 are read"):
         read_bytes("bomb.zip", data)
+
+
+def test_a_document_and_a_lineage_that_no_operation_makes_are_damage(store: Store) -> None:
+    from chronicle_py import document, records
+
+    with pytest.raises(CorruptStore, match="what no document can"):
+        document.content(document.load(b"\x81\xa1a\x82\x01\x02\xa1b\x03", store._engine.objects))
+    key = records.pack_lineage(7)
+    deep = records.seal(key, records.encode((1, 5, 0, -1, (1 << 64) - 1)))
+    with pytest.raises(CorruptStore, match="does not decode"):
+        records.decode_lineage(key, deep, "a lineage")

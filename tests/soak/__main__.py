@@ -30,7 +30,7 @@ def harnesses(quick: bool) -> dict[str, Harness]:
         "kills": lambda seed, report: kills.run(int(1200 * part), seed, report),
         "faults": lambda seed, report: faults.run(int(600 * part), seed, report),
         "processes": lambda seed, report: processes.run(int(1000 * part), seed, report),
-        "fuzz": lambda seed, report: fuzz.run(int(20_000 * part), seed, report),
+        "fuzz": lambda seed, report: fuzz.run(int(60_000 * part), seed, report),
         "guided fuzz": lambda seed, report: fuzz.run_guided(480 * part, seed, report),
     }
     if find_spec("soak.flips") is not None:

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +28,7 @@ from soak.result import Progress, Result, result, silent
 NAME = "fuzz"
 SLOW: Final = 2.0  # seconds of this process that a case may take
 MEMORY: Final = 1 << 30  # bytes that all cases may take, above what the process has when it starts
+_SLOWER: Final = 20  # times that a case which reads a whole store takes
 _DONE = re.compile(r"Done (\d+) runs")
 _SOME = re.compile(r"^#(\d+)\s", re.MULTILINE)
 
@@ -37,30 +37,32 @@ def run(count: int, seed: int, progress: Progress = silent) -> Result:
     """About `count` spoiled inputs, spread over all targets."""
     begun = time.monotonic()
     names = list(FUZZ_TARGETS)
-    each = max(1, count // len(names))
+    shares = [1 / _SLOWER if name.startswith("store ") else 1.0 for name in names]
+    counts = {name: max(1, int(count * share / sum(shares))) for name, share in zip(names, shares, strict=True)}
     jobs = [
-        Job("soak.fuzz:campaign", dict(arguments_of(targets=names[n::JOBS], count=each, seed=seed)))
+        Job("soak.fuzz:campaign", dict(arguments_of(counts={name: counts[name] for name in names[n::JOBS]}, seed=seed)))
         for n in range(JOBS)
     ]
-    found = run_apart(jobs, each * len(names), progress)
+    total = sum(counts.values())
+    found = run_apart(jobs, total, progress)
     problems = [problem for part in found for problem in part["problems"]]
     figures = {"targets": len(names), "slowest case, seconds": max(part["slowest"] for part in found)}
-    return result(NAME, each * len(names), problems, seed, time.monotonic() - begun, figures)
+    return result(NAME, total, problems, seed, time.monotonic() - begun, figures)
 
 
 class TooSlow(Exception):
     """A case took longer than it may."""
 
 
-def campaign(targets: Sequence[str], count: int, seed: int, report: Report) -> dict[str, Any]:
-    """`count` cases for each of these targets, in this process."""
-    for name in targets:  # what is made once is made before the limit
+def campaign(counts: dict[str, int], seed: int, report: Report) -> dict[str, Any]:
+    """So many cases for each of these targets, in this process."""
+    for name in counts:  # what is made once is made before the limit
         FUZZ_TARGETS[name](seeds(name)[0])
     limit_memory(MEMORY)
     signal.signal(signal.SIGVTALRM, _too_slow)
     problems: list[str] = []
     slowest, done = 0.0, 0
-    for name in targets:
+    for name, count in counts.items():
         chance = random.Random(f"{seed} {name}")
         known = seeds(name)
         for number in range(count):
