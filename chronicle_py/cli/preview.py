@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from chronicle_py import Event
-from chronicle_py.event import stored_payload
+from chronicle_py.event import decode_payload
 from chronicle_py.exchange import to_json
 
 MESSAGES = "messages"  # the slot that is not named, since it is the one that everybody looks at
@@ -95,13 +95,13 @@ def _call(name: Any, arguments: Any) -> str:
 def event_line(event: Event, kinds: Mapping[str, str], width: int = _MOST) -> str:
     """What an event did, in at most `width` characters. `kinds`: slot id -> kind."""
     if event.type == "state.append" and event.slot == MESSAGES and kinds.get(MESSAGES) == "append_log":
-        return item_line(stored_payload(event.raw), width)
+        return item_line(decode_payload(event.raw), width)
     return cut(_event_line(event, kinds, width), width)
 
 
 def _event_line(event: Event, kinds: Mapping[str, str], width: int) -> str:
     try:
-        payload = stored_payload(event.raw)
+        payload = decode_payload(event.raw)
     except msgspec.MsgspecError:
         return f"{clean(event.type)} (its payload cannot be read)"
     said = _conversation_line(event.type, payload, width) if isinstance(payload, Mapping) else None
