@@ -28,7 +28,7 @@ import chronicle_py as chronicle
 from chronicle_py import ChronicleError, Store
 from soak.apart import JOBS, Job, Report, arguments_of, run_apart, seeds_of, shares, workspace
 from soak.ledger import Effect, Intent, Ledger
-from soak.programs import BEFORE, OPERATIONS, Worker, furnish
+from soak.programs import BEFORE, OPERATIONS, Worker, copy_of, furnish
 from soak.result import Progress, Result, result, silent
 
 NAME = "kills"
@@ -219,9 +219,22 @@ class _Campaign:
                 if event.seq != len(history.ledger.branches["main"]) + 1:
                     found.append(f"the next append got sequence {event.seq}")
                 history.ledger.branches["main"].append(event.id)
-                return found
+            return [*found, *_wrong_copy(history.path)]
         except (ChronicleError, OSError) as error:
             return [f"after {unsure.op if unsure else 'nothing'}: {type(error).__name__}: {error}"]
+
+
+def _wrong_copy(path: Path) -> list[str]:
+    """A backup that is there opens and is sound, whatever was killed. It is looked at once."""
+    target = copy_of(path)
+    if not target.exists():
+        return []
+    with chronicle.open(target, durability="relaxed") as copy:
+        furnish(copy)
+        found = [f"the backup: {problem}" for problem in copy.verify(deep=True).problems]
+    for name in (target, Path(f"{target}-lock")):
+        name.unlink(missing_ok=True)
+    return found
 
 
 class _Heard:

@@ -54,6 +54,7 @@ def furnish(store: Store) -> None:
             store.register_state(id, kind=kind)
         store.register_state("tally", reducer=tally, types=["note", "part"], sources=["log"])
         manager_of(store)
+    store.register_index("log", "1")
 
 
 def manager_of(store: Store) -> ContextManager:
@@ -396,6 +397,44 @@ def sync(work: Worker) -> Operation:
     return Intent(""), act
 
 
+def gc(work: Worker) -> Operation:
+    """What nobody needs is collected; with the reflogs gone, deleted branches are, too."""
+    forgets = work.chance.random() < 0.6
+
+    def act() -> Effect:
+        work.store.gc(expire_reflog=0 if forgets else None)
+        return Effect("", collects=forgets)
+
+    return Intent("", collects=forgets), act
+
+
+def compact(work: Worker) -> Operation:
+    """The file is written anew and replaced; whoever has it open goes on with the new one."""
+
+    def act() -> Effect:
+        work.store.compact()
+        return Effect("")
+
+    return Intent(""), act
+
+
+def backup(work: Worker) -> Operation:
+    """A copy beside the store; the one of the time before is removed first."""
+    target = copy_of(work.store.path)
+
+    def act() -> Effect:
+        target.unlink(missing_ok=True)
+        work.store.backup(target)
+        return Effect("")
+
+    return Intent(""), act
+
+
+def copy_of(path: str | Path) -> Path:
+    """Where `backup` writes to: a file that is whole, or not there."""
+    return Path(f"{path} copy")
+
+
 OPERATIONS: dict[str, Callable[[Worker], Operation]] = {
     "append": append,
     "change": change,
@@ -418,40 +457,9 @@ OPERATIONS: dict[str, Callable[[Worker], Operation]] = {
     "import a conversation": import_conversation,
     "import an export": import_export,
     "sync": sync,
+    "gc": gc,
+    "compact": compact,
+    "backup": backup,
 }  # fmt: skip
 BEFORE = {"close a block": "nearly close a block", "write behind": "fold", "pin": "talk", "summarize": "talk"}
 """What makes an operation the one it is to be."""
-
-
-def _whole_store(call: str, *, collects: bool) -> Callable[[Worker], Operation]:
-    """An operation on the whole store, which changes no branch."""
-
-    def operation(work: Worker) -> Operation:
-        def act() -> Effect:
-            getattr(work.store, call)()
-            return Effect("", collects=collects)
-
-        return Intent("", collects=collects), act
-
-    return operation
-
-
-def backup(work: Worker) -> Operation:
-    """A copy beside the store; the one of the time before is replaced."""
-
-    def act() -> Effect:
-        target = Path(f"{work.store.path} copy")
-        target.unlink(missing_ok=True)
-        work.store.backup(target)  # type: ignore[attr-defined]
-        return Effect("")
-
-    return Intent(""), act
-
-
-# The one place that knows which of these a Store has.
-if hasattr(Store, "gc"):
-    OPERATIONS["gc"] = _whole_store("gc", collects=True)
-if hasattr(Store, "compact"):
-    OPERATIONS["compact"] = _whole_store("compact", collects=False)
-if hasattr(Store, "backup"):
-    OPERATIONS["backup"] = backup
