@@ -36,8 +36,9 @@ $(PEERS): pyproject.toml  # other libraries, which the tests must not meet
 bench: $(PEERS)  ## the figures of docs/benchmarks.md, other libraries beside ours
 	$(VENV)/bench/bin/python -m bench --docs docs
 
-soak: $(READY)  ## the long tests
-	$(BIN)/python -m pytest -n 2 --hypothesis-profile=soak tests
+soak: $(READY)  ## the long tests, about half an hour, and a table of what they found: docs/reliability.md
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[soak]"
+	cd tests && ../$(BIN)/python -m soak
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

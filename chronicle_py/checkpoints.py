@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from chronicle_py.engine import Engine
     from chronicle_py.slots import Slot, Table
     from chronicle_py.transaction import Transaction
+
+T = TypeVar("T")
 
 CLEAN: Final = -1
 _POINTERS: Final = 100  # `there` entries that a directory holds itself
@@ -62,7 +64,7 @@ class Directory(msgspec.Struct, array_like=True, frozen=True):
     slots: list[int]  # numbers of the slots that its events carry
     known: int  # slots numbered below were registered when it was written
     here: dict[int, tuple[bytes, msgspec.Raw]]  # slot number -> (identity, root)
-    there: dict[int, tuple[int, int, int]]  # slot number -> (lineage, block, true to)
+    there: dict[int, tuple[records.LineageNumber, records.Sequence, int]]  # slot number -> (lineage, block, true to)
     more: bytes  # root of a Map of such entries, or b""
 
 
@@ -99,10 +101,13 @@ _decode_summary = msgspec.msgpack.Decoder(Summary).decode
 
 
 def decode_directory(key: bytes, record: bytes, what: str) -> Directory:
-    body = records.unseal(key, record, what)
+    return _decoded(_decode_directory, records.unseal(key, record, what), what)
+
+
+def _decoded(decode: Callable[[bytes], T], body: bytes, what: str) -> T:
     try:
-        return _decode_directory(body)
-    except msgspec.MsgspecError as error:
+        return decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptStore(f"{what} does not decode: {error}. `chronicle verify` lists the damage") from None
 
 
@@ -358,7 +363,8 @@ class Checkpoints:
         record = reader.get(BLOCKS, key)
         if record is None:
             return True
-        summary = _decode_summary(records.unseal(key, record, "the directory of a block"))
+        what = "the directory of a block"
+        summary = _decoded(_decode_summary, records.unseal(key, record, what), what)
         return summary.types is None or wanted(summary)
 
     # --- writing ---

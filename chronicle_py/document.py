@@ -26,7 +26,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from chronicle_py.collections import List, Map, decode_state, encode_state, state_hash
-from chronicle_py.errors import InvalidOperation, PathKeyError
+from chronicle_py.errors import CorruptStore, InvalidOperation, PathKeyError
 from chronicle_py.event import BlobRef, decode_payload, encode_payload
 from chronicle_py.nodes import Objects
 from chronicle_py.shown import shown
@@ -197,7 +197,10 @@ def load(root: bytes, objects: Objects) -> DocumentState:
 
 def content(state: DocumentState) -> bytes:
     """32 bytes, equal for equal documents."""
-    return state_hash(state.root)
+    try:
+        return state_hash(state.root)
+    except (TypeError, ValueError) as error:  # what no operation can make, and bytes that lie can hold
+        raise CorruptStore(f"a document holds what no document can: {error}") from None
 
 
 # --- reading ------------------------------------------------------------------------------------------------

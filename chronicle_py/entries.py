@@ -19,7 +19,7 @@ from msgspec.msgpack import Decoder, Encoder
 
 from chronicle_py.chunking import entry_cuts, key_cuts
 from chronicle_py.errors import CorruptStore
-from chronicle_py.nodes import LEAF, NODE, ROW, Child, Objects, Row, address_of, body_of
+from chronicle_py.nodes import LEAF, NODE, ROW, Child, Objects, Row, address_of, body_of, other_size
 from chronicle_py.tree import Edit, Spine
 from chronicle_py.values import Codec, stored_entry
 
@@ -81,6 +81,10 @@ def unpack_map_leaf(body: Any) -> Entries:
     leaf = _unpacked(body, _decode_keys)
     if len(leaf.heads) != len(leaf.items):
         raise CorruptStore(f"a leaf of {len(leaf.items)} entries has {len(leaf.heads)} keys")
+    try:
+        b"\0".join(leaf.heads).decode()  # all at once: a NUL keeps one key from completing another
+    except UnicodeDecodeError as error:
+        raise CorruptStore(f"a key in a leaf of {len(leaf.items)} entries is no UTF-8: {error}") from None
     return leaf
 
 
@@ -162,7 +166,10 @@ class EntrySpine(Spine[Entries]):
         if row.nodes and row.nodes[k] is not None:
             leaf: Entries = row.nodes[k]
             return leaf
-        return self._objects().cached(row.content(k), self._load)
+        leaf = self._objects().cached(row.content(k), self._load)
+        if len(leaf.items) != row.counts[k]:
+            raise other_size("a leaf", len(leaf.items), row.counts[k])
+        return leaf
 
     def _store_leaf(self, address: bytes, node: Any, objects: Objects) -> None:
         for item in node.items:

@@ -20,7 +20,7 @@ cannot be guessed from the id.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from blake3 import blake3
@@ -92,7 +92,7 @@ class Event(msgspec.Struct, array_like=True, frozen=True, gc=False, eq=False):
     type: str
     time: int
     parent_keys: bytes
-    seq: int
+    seq: Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]  # what a key has room for
     slot: str | None
     schema: int
     refs: tuple[bytes, bytes, bytes] | None
@@ -106,9 +106,17 @@ class Event(msgspec.Struct, array_like=True, frozen=True, gc=False, eq=False):
 
     @property
     def payload(self) -> Any:
-        if self.types is not None and (kind := self.types.get(self.type)) is not None:
-            return decode_typed(self, kind)
-        return decode_payload(self.raw)
+        try:
+            if self.types is not None and (kind := self.types.get(self.type)) is not None:
+                return decode_typed(self, kind)
+            return decode_payload(self.raw)
+        except msgspec.ValidationError as error:
+            raise InvalidOperation(
+                f"the payload of event {self.id[:12]} is not what is registered for type {self.type!r}: {error}. "
+                "Register the type as it was written, or an upcaster; `raw` has the bytes"
+            ) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CorruptStore(f"the payload of event {self.id[:12]} is no MessagePack: {error}") from None
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -194,6 +202,16 @@ def encode_payload(value: Any) -> bytes:
 def decode_payload(data: bytes | msgspec.Raw) -> Any:
     """The value of a payload's MessagePack bytes."""
     return _payload_decoder.decode(data)
+
+
+def stored_payload(data: bytes | msgspec.Raw) -> Any:
+    """As `decode_payload`, of bytes that a store holds; CorruptStore when they are none."""
+    try:
+        return _payload_decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CorruptStore(
+            f"a stored payload is no MessagePack: {error}. `chronicle verify` lists the damage"
+        ) from None
 
 
 def payload_blobs(payload: bytes) -> bytes:

@@ -21,7 +21,7 @@ from msgspec.msgpack import Encoder
 from chronicle_py.chunking import MAX_ENTRIES, entry_cuts
 from chronicle_py.entries import array_header
 from chronicle_py.errors import CorruptStore, InvalidOperation, ItemIndexError
-from chronicle_py.nodes import ROW, RUNS, Child, Objects, Row, address_of, body_of
+from chronicle_py.nodes import ROW, RUNS, Child, Objects, Row, address_of, body_of, other_size
 from chronicle_py.runs import Ref, Run, Runs, join_runs, pack_run, pack_runs, refs_of, runs_of, unpack_runs
 from chronicle_py.tree import Edit, Root, Spine
 
@@ -138,11 +138,18 @@ class LogSpine(Spine[Runs]):
             return leaf
         if row.nodes and row.nodes[k] is not None:
             leaf = row.nodes[k]
+        elif not row.ats:
+            raise CorruptStore("an inner node of a list says nowhere where its leaves lie")
         elif len(row.ats[k]) == 32:
-            return self._objects().cached(row.ats[k], _load_runs)
+            leaf = self._objects().cached(row.ats[k], _load_runs)
+            if leaf.size != row.counts[k]:
+                raise other_size("a leaf", leaf.size, row.counts[k])
+            return leaf
         else:
             leaf = unpack_runs(row.ats[k])
         assert leaf is not None
+        if leaf.size != row.counts[k]:
+            raise other_size("a leaf", leaf.size, row.counts[k])
         memo[k] = leaf
         return leaf
 

@@ -39,6 +39,11 @@ class Lineages:
             if record is None:
                 raise CorruptStore(f"lineage {number} is missing. `chronicle verify` lists the damage")
             found = decode_lineage(key, record, "a lineage")
+            if found.parent >= number or found.jump >= number:  # so that no walk goes in a circle
+                raise CorruptStore(
+                    f"lineage {number} goes on from lineage {max(found.parent, found.jump)}, which is no older. "
+                    "`chronicle verify` lists the damage"
+                )
             if len(self._known) > _REMEMBERED:
                 self.forget()
             self._known[number] = found

@@ -8,7 +8,10 @@ What LMDB asks of its users is handled here and nowhere else:
   environment.
 - An environment must not be used across fork(). The child opens the file anew, at its next use, and never touches what
   it inherited: freeing that would give the parent's reader slots away.
-- A reader that was killed keeps its slot; stale slots are cleared at open and when the table is full.
+- A reader that was killed keeps its slot, and with it the pages of its snapshot; stale slots are cleared at open, when
+  the table is full, and by writers once a second.
+- Readers and locks live in the lock file, written through a map. A hole in it would end the process (SIGBUS) when the
+  disk is full, so that all of it is reserved before it is mapped.
 - The file may be replaced under us (a compaction, a backup put back). Each write, and at most every 20 ms a read, looks
   whether the path still names the open file, and opens it anew if not. A lock file counts the transactions of one data
   file: beside another one it would lead readers to the wrong pages. So the first to notice removes it, and a file that
@@ -22,6 +25,7 @@ What LMDB asks of its users is handled here and nowhere else:
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as modes
 import struct
@@ -51,7 +55,10 @@ DEFAULT_MAP_SIZE: Final = 64 << 30 if sys.maxsize > 1 << 32 and os.name == "posi
 MAX_MAP_SIZE: Final = 64 << 40  # half of what processes can address on x86-64
 MAX_READERS: Final = 1024
 _LOOK_EVERY: Final = 0.02  # seconds between two looks at whether the file was replaced, for reads
+_CLEAR_EVERY: Final = 1.0  # seconds between two looks of a writer for readers that were killed
+_LOCK_SIZE: Final = 64 * (MAX_READERS + 16)  # bytes of a lock file: a cache line for each reader, a few for the locks
 
+_SMALLEST: Final = 8192  # bytes of a store: two pages
 _PAGE_HEADER: Final = 16
 _MAGIC: Final = 0xBEEFC0DE
 
@@ -241,6 +248,7 @@ class LmdbFile:
         self._opening = threading.Lock()
         self._forked = False
         self._looked = 0.0
+        self._cleared = time.monotonic()
         self._folder = os.path.dirname(path)
         self._folder_time = 0
         with _alone_in(self._folder):
@@ -252,7 +260,9 @@ class LmdbFile:
     def _attach(self) -> lmdb.Environment:
         """Opens the file and the lock file that the path names. Inside `_alone_in`, so that they belong together; waits
         for no writer, since one may be waiting for that block."""
+        new = _size(self.path) == 0
         try:
+            _reserve(self.path + "-lock")
             env = lmdb.open(
                 os.fsencode(self.path),
                 subdir=False,
@@ -268,6 +278,9 @@ class LmdbFile:
                 lock=True,
             )
         except (lmdb.Error, OSError) as error:
+            if new and 0 < _size(self.path) < _SMALLEST:  # a disk that filled up: no store yet, and never one
+                with suppress(OSError):
+                    os.unlink(self.path)
             _refuse(error, "opening", self.path)
         identity = _identity(self.path)
         if identity is None:
@@ -356,6 +369,11 @@ class LmdbFile:
             self.reopen()
             return
         found = _identity(self.path)
+        if found is None and not _may_look(self.path):
+            raise ReadOnly(
+                f"the store at {self.path} cannot be reached any more: permission denied. Nothing of this write was "
+                "kept; give this user the right to enter its folder again and go on"
+            )
         if found is None:
             raise NotFound(f"the store at {self.path} is gone from under this process; put it back or close it here")
         if found != self.identity:
@@ -405,6 +423,9 @@ class LmdbFile:
             self._looked = now
         try:
             env, dbs = self._env, self._dbs
+            if now - self._cleared > _CLEAR_EVERY:
+                self._cleared = now
+                env.reader_check()
             writer = LmdbWriter(env.begin(write=True), dbs, self.path)
             while env is not self._env or (self.watched and self.replaced()):
                 writer.abort()
@@ -506,6 +527,49 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return stat.st_dev, stat.st_ino
+
+
+def _may_look(path: str) -> bool:
+    """False where this user may not even see whether there is a file."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _size(path: str) -> int:
+    """Bytes of a file; 0 where there is none, or none that this user may see."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _reserve(lock: str) -> None:
+    """Gives a lock file all its blocks, a new one its size as well. OSError when the disk has no room for them."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        found = os.stat(lock)
+        size, holds = found.st_size, found.st_blocks * 512
+    except OSError:
+        size = holds = 0
+    if size and holds >= size:
+        return  # also because closing a file gives up what locks this process has on it
+    try:
+        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return  # LMDB opens it too, and says what is wrong; on a read-only file system it does without
+    try:
+        os.posix_fallocate(file, 0, size or _LOCK_SIZE)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+    finally:
+        os.close(file)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class Log:
         record = reader.get(IDS, short)
         if record is None:
             return None
-        lineage, seq = unpack_position(records.unseal(short, record, f"id {key.hex()[:12]}"))
+        lineage, seq = records.unseal_position(short, record, f"id {key.hex()[:12]}")
         return (lineage, seq) if self.at(reader, lineage, seq).key == key else None
 
     def naming(self, reader: Reader, key: bytes, relation: bytes) -> Iterator[Event]:
@@ -114,7 +114,7 @@ class Log:
         pairs = reader.scan(IDS, start, stop if any(stop) else None, limit=2)
         found: list[tuple[Position, Event]] = []
         for short, record in pairs:
-            lineage, seq = unpack_position(records.unseal(short, record, f"id {short.hex()[:12]}"))
+            lineage, seq = records.unseal_position(short, record, f"id {short.hex()[:12]}")
             event = self.at(reader, lineage, seq)
             if event.id.startswith(digits):
                 found.append(((lineage, seq), event))

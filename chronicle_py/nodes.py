@@ -227,7 +227,14 @@ def unpack_row(body: Any) -> Row:
     lengths = {len(columns.weights), len(columns.keys), len(columns.ats)}
     if len(columns.contents) != n * HASH_SIZE or not lengths <= {0, n}:
         raise CorruptStore(f"an inner tree node of {n} children has columns of other lengths")
+    if n and min(columns.counts) < 1:
+        raise CorruptStore("an inner tree node has a child without entries")
     return Row(columns.counts, columns.contents, columns.weights, columns.keys, columns.ats, [])
+
+
+def other_size(what: str, found: int, expected: int) -> CorruptStore:
+    """The error of a node that does not hold as many entries as the one above it says."""
+    return CorruptStore(f"{what} of a tree holds {found} entries, and the node above it says {expected}")
 
 
 def load_row(data: bytes) -> Row:

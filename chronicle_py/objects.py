@@ -100,5 +100,7 @@ def unpack_blob(key: bytes, stored: bytes) -> Blob:
     """The blob in these bytes; CorruptStore when they do not hash to its id."""
     if stored[:1] != BLOB or blake3(stored).digest() != key:
         raise CorruptStore(f"the blob {key.hex()} is damaged. `chronicle verify` lists the damage; restore a backup")
-    start = 2 + stored[1]
-    return Blob(key.hex(), stored[2:start].decode(), stored[start:])
+    media_type, data = stored[2:][: sum(stored[1:2])], stored[2 + sum(stored[1:2]) :]
+    if not media_type or len(media_type) != stored[1] or not media_type.isascii():
+        raise CorruptStore(f"the blob {key.hex()} has no media type: whoever wrote it did not follow the format")
+    return Blob(key.hex(), media_type.decode(), data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -20,6 +20,8 @@ BLOCK: Final = 64  # K: events to a block
 CRC_SIZE: Final = 4
 
 Position = tuple[int, int]  # (lineage, seq): where an event lies
+LineageNumber = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]  # what keys have room for, checked where it is decoded
+Sequence = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
 
 pack_position: Callable[[int, int], bytes] = struct.Struct(">IQ").pack
 unpack_position: Callable[[bytes], tuple[int, int]] = struct.Struct(">IQ").unpack
@@ -56,6 +58,14 @@ def unseal(key: bytes, record: bytes, what: str) -> bytes:
     return body
 
 
+def unseal_position(key: bytes, record: bytes, what: str) -> Position:
+    """The position in a record of one, or CorruptStore."""
+    body = unseal(key, record, what)
+    if len(body) != 12:
+        raise CorruptStore(f"the record of {what} ({_shown(key)}) is no position. `chronicle verify` lists the damage")
+    return unpack_position(body)
+
+
 def _shown(key: bytes) -> str:
     """A key for people: a name, or lineage/sequence, or hex digits."""
     if len(key) == 12 and key[0] == 0:
@@ -67,24 +77,24 @@ def _shown(key: bytes) -> str:
 class Ref(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A branch: its head, and where it came from."""
 
-    lineage: int  # of the head; 0: the branch is empty
-    seq: int
+    lineage: LineageNumber  # of the head; 0: the branch is empty
+    seq: Sequence
     key: bytes  # the head's id; b"" when empty
     owned: bool  # this branch may append to `lineage`, whose end is the head
     created: int  # µs
     parent: str | None
-    fork_seq: int
+    fork_seq: Sequence
     description: str = ""
 
 
 class Lineage(msgspec.Struct, array_like=True, frozen=True):
     """A storage run: who it continues, and a jump over many ancestors (see lineages.py)."""
 
-    parent: int  # 0: it starts a history
-    fork_seq: int  # the last inherited sequence
-    jump: int
+    parent: LineageNumber  # 0: it starts a history
+    fork_seq: Sequence  # the last inherited sequence
+    jump: LineageNumber
     jump_fork_seq: int
-    depth: int
+    depth: LineageNumber  # no more than there are lineages
 
 
 class MoveRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -118,9 +128,9 @@ class FeedRecord(msgspec.Struct, array_like=True, frozen=True):
 
     kind: str  # "run", what a MoveRecord's kind says, or "gone": entries from here on that were collected
     branch: str
-    lineage: int
-    start: int
-    stop_before: int  # the last sequence of the run in the record before; 0 when that is no run
+    lineage: LineageNumber
+    start: Sequence
+    stop_before: Sequence  # the last sequence of the run in the record before; 0 when that is no run
     before: Ref | None = None
     after: Ref | None = None
 
@@ -136,7 +146,7 @@ def _decoder(kind: type[R]) -> Callable[[bytes, bytes, str], R]:
         body = unseal(key, record, what)
         try:
             return decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CorruptStore(f"the record of {what} ({_shown(key)}) does not decode: {error}") from None
 
     return read

@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 from blake3 import blake3
 
-from chronicle_py import document
+from chronicle_py import document, records
 from chronicle_py.collections import Extension, List, Map, decode_state, encode_state, register_extension, state_hash
 from chronicle_py.document import DocumentState
-from chronicle_py.errors import InvalidOperation, ReducerFailed
+from chronicle_py.errors import CorruptStore, InvalidOperation, ReducerFailed
 from chronicle_py.event import BlobRef, Event, EventType, bind, decode_payload, encode_payload, event_type
 from chronicle_py.item_log import ItemLog, Ref
 from chronicle_py.shown import shown
@@ -164,7 +164,10 @@ class Value:
         return msgspec.msgpack.encode(state), state
 
     def load(self, root: bytes) -> tuple[int, int] | None:
-        return msgspec.msgpack.decode(root, type=tuple[int, int] | None)
+        try:
+            return _decode_place(root)
+        except msgspec.MsgspecError as error:
+            raise CorruptStore(f"the state of a value is no place of an event: {error}") from None
 
     def copy(self, state: tuple[int, int] | None) -> tuple[int, int] | None:
         return state
@@ -186,6 +189,7 @@ class RedactPayload(msgspec.Struct):
     stop: int
 
 
+_decode_place = msgspec.msgpack.Decoder(tuple[records.LineageNumber, records.Sequence] | None).decode
 decode_edit = msgspec.msgpack.Decoder(EditPayload).decode
 decode_items = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 decode_redact = msgspec.msgpack.Decoder(RedactPayload).decode

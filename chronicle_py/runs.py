@@ -206,6 +206,8 @@ def unpack_runs(packed: Any) -> Runs:
             seq += next(numbers)
             sub = next(numbers) if code & _SUB else -1
             edit_lineage, edit_seq = (lineage + next(numbers), seq + next(numbers)) if code & _EDITED else (0, 0)
+            if count < 0 or not (0 <= lineage | edit_lineage < 1 << 32 and 0 <= seq | edit_seq | count < 1 << 62):
+                raise CorruptStore("a leaf of references names a place that cannot be")
             runs.append((lineage, seq, sub, edit_lineage, edit_seq, count))
             size += count
             if sub < 0:

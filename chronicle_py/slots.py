@@ -16,7 +16,14 @@ import msgspec
 
 from chronicle_py import records
 from chronicle_py.document import check_set
-from chronicle_py.errors import InvalidOperation, ReducerMissing, StateExists, StateNotRegistered
+from chronicle_py.errors import (
+    ChronicleError,
+    CorruptStore,
+    InvalidOperation,
+    ReducerMissing,
+    StateExists,
+    StateNotRegistered,
+)
 from chronicle_py.event import Event, encode_payload
 from chronicle_py.index_kind import decode_spec, index_kind
 from chronicle_py.item_log import Ref
@@ -131,16 +138,24 @@ class SlotTable:
     def _slot(self, id: str, stored: bytes) -> Slot:
         record = records.decode_slot(id.encode(), stored, f"slot {id!r}")
         key = (id, record)
+        if record.kind not in (*BUILT_IN, INDEX, CUSTOM):
+            raise CorruptStore(f"slot {id!r} is registered as kind {record.kind!r}, which there is not")
         if record.kind != CUSTOM:
             kind = self._kinds.get(key)
-            if kind is None and record.kind == INDEX:
-                kind = self._kinds[key] = index_kind(decode_spec(record.initial), self._engine.objects)
-            elif kind is None:
-                fetch = self._fetch(record.initial) if record.kind in ("append_log", "value") else None
-                kind = built_in(record.kind, record.initial, fetch or _no_items, self._engine.objects)
-                self._kinds[key] = kind
+            if kind is None:
+                kind = self._kinds[key] = self._made(id, record)
             return Slot(id, record, kind)
         return Slot(id, record, self._reducers.get(id))
+
+    def _made(self, id: str, record: SlotRecord) -> Kind:
+        """The kind of a slot that is not custom."""
+        try:
+            if record.kind == INDEX:
+                return index_kind(decode_spec(record.initial), self._engine.objects)
+            fetch = self._fetch(record.initial) if record.kind in ("append_log", "value") else _no_items
+            return built_in(record.kind, record.initial, fetch, self._engine.objects)
+        except (ChronicleError, msgspec.MsgspecError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptStore(f"the initial value of slot {id!r} is none of its kind: {error}") from None
 
     def _fetch(self, initial: bytes) -> Callable[[Sequence[Ref]], list[bytes]]:
         """Reads the items that an append_log or value refers to."""
@@ -149,7 +164,10 @@ class SlotTable:
 
         def fetch(refs: Sequence[Ref]) -> list[bytes]:
             with engine.read() as reader:
-                return [self._item(reader, ref, started) for ref in refs]
+                try:
+                    return [self._item(reader, ref, started) for ref in refs]
+                except (IndexError, msgspec.MsgspecError) as error:
+                    raise CorruptStore(f"a list refers to an item that its event does not hold: {error}") from None
 
         return fetch
 

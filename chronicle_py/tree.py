@@ -31,6 +31,7 @@ from chronicle_py.nodes import (
     address_of,
     join_rows,
     load_row,
+    other_size,
     unpack_row,
 )
 from chronicle_py.splice import Edit, Found, rechunk
@@ -149,7 +150,10 @@ class Spine(ABC, Generic[L]):
             return EMPTY_ROW
         row = self._rows[level]
         if isinstance(row, Raw):
-            row = self._rows[level] = unpack_row(row)
+            row = unpack_row(row)
+            if row.total != self.counts[level]:
+                raise other_size("a remainder", row.total, self.counts[level])
+            self._rows[level] = row
         return row
 
     def row_of(self, row: Row, k: int) -> Row:
@@ -157,7 +161,10 @@ class Spine(ABC, Generic[L]):
         if row.nodes and row.nodes[k] is not None:
             node: Row = row.nodes[k]
             return node
-        return self._objects().cached(row.at(k), load_row)
+        below = self._objects().cached(row.at(k), load_row)
+        if below.total != row.counts[k]:
+            raise other_size("an inner node", below.total, row.counts[k])
+        return below
 
     def _objects(self) -> Objects:
         if self.objects is None:
@@ -317,6 +324,8 @@ class Spine(ABC, Generic[L]):
         levels = len(root.counts)
         if len(root.rows) != levels - 1 or len(root.weights) not in (0, levels):
             raise CorruptStore(f"the root of a collection has {levels} counts for {len(root.rows)} rows")
+        if not levels or min(root.counts) < 0 or any(root.weights[i] < 0 for i in range(len(root.weights))):
+            raise CorruptStore("the root of a collection has a negative count, or none")
         new = self._like()
         new.counts = root.counts
         new.weights = root.weights or [0] * levels

@@ -261,7 +261,7 @@ class _Check:
             self.report(where, f"the event at {lineage}/{seq} is not in the index of ids")
             return False
         try:
-            found = unpack_position(records.unseal(short, stored, where))
+            found = records.unseal_position(short, stored, where)
         except ChronicleError as error:
             self.report(where, str(error))
             return True

@@ -16,7 +16,7 @@ from chronicle_py import document
 from chronicle_py.branches import read_ref
 from chronicle_py.collections import Map
 from chronicle_py.errors import InvalidOperation, ItemIndexError, PathKeyError, ReadOnly
-from chronicle_py.event import Event, decode_payload, encode_payload
+from chronicle_py.event import Event, encode_payload, stored_payload
 from chronicle_py.item_log import ItemLog
 from chronicle_py.kv import Reader
 from chronicle_py.log import BATCH
@@ -164,7 +164,7 @@ class ValueView(View):
         """The value last set, the initial one (None unless given) before."""
         kind = self._kind()
         assert isinstance(kind, Value)
-        return decode_payload(kind.raw(self._now()[1]))
+        return stored_payload(kind.raw(self._now()[1]))
 
     def set(
         self, value: Any, *, caused_by: Ids = (), linked_to: Ids = (), expect: str | Event | int | None = None
@@ -380,13 +380,13 @@ class LogView(View, Sequence[Any]):
             except (TypeError, ValueError) as error:
                 raise InvalidOperation(f"reading {shown(index)} of slot {self._slot!r}: {error}") from None
             if step == 1:
-                return [decode_payload(raw) for raw in self._raw(log, start, max(start, stop))]
+                return [stored_payload(raw) for raw in self._raw(log, start, max(start, stop))]
             return [self._item(log, i) for i in range(start, stop, step)]
         return self._one(index)
 
     def __iter__(self) -> Iterator[Any]:
         log = self._items()
-        found = (decode_payload(raw) for raw in self._raw(log, 0, len(log)))
+        found = (stored_payload(raw) for raw in self._raw(log, 0, len(log)))
         return while_kept(found, self._branch.engine.running())
 
     def __reversed__(self) -> Iterator[Any]:
@@ -394,7 +394,7 @@ class LogView(View, Sequence[Any]):
 
     def _backwards(self, log: ItemLog) -> Iterator[Any]:
         for stop in range(len(log), 0, -BATCH):
-            yield from map(decode_payload, reversed(list(self._raw(log, max(0, stop - BATCH), stop))))
+            yield from map(stored_payload, reversed(list(self._raw(log, max(0, stop - BATCH), stop))))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LogView):
@@ -410,7 +410,7 @@ class LogView(View, Sequence[Any]):
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise InvalidOperation(f"tail takes a number of items from 0, not {shown(n)}")
         log = self._items()
-        return [decode_payload(raw) for raw in self._raw(log, max(0, len(log) - n), len(log))]
+        return [stored_payload(raw) for raw in self._raw(log, max(0, len(log) - n), len(log))]
 
     def raw(self) -> list[bytes]:
         """All items as the MessagePack bytes they are stored in. The fastest way to read a whole log."""
@@ -456,7 +456,7 @@ class LogView(View, Sequence[Any]):
         return index if index >= 0 else length + index
 
     def _item(self, log: ItemLog, index: int) -> Any:
-        return decode_payload(log.fetch([log.ref(index)])[0])
+        return stored_payload(log.fetch([log.ref(index)])[0])
 
     def _one(self, index: int) -> Any:
         """One item, found and read under one snapshot."""
@@ -468,8 +468,8 @@ class LogView(View, Sequence[Any]):
             log = self._at_head(reader)[1]
             ref = log.ref(self._index(log, index))
             if ref.edit_seq or ref.sub >= 0:
-                return decode_payload(log.fetch([ref])[0])
-            return decode_payload(engine.log.at(reader, ref.lineage, ref.seq).raw)
+                return stored_payload(log.fetch([ref])[0])
+            return stored_payload(engine.log.at(reader, ref.lineage, ref.seq).raw)
 
     def _raw(self, log: ItemLog, start: int, stop: int) -> Iterator[bytes]:
         """The items' bytes, runs of neighbouring events by one walk each."""

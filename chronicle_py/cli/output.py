@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chronicle_py import Event
-from chronicle_py.event import decode_payload
+from chronicle_py.event import stored_payload
 from chronicle_py.exchange import to_json
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def event_json(event: Event) -> dict[str, Any]:
         "caused_by": event.caused_by,
         "linked_to": event.linked_to,
         "blobs": event.blobs,
-        "payload": decode_payload(event.raw),
+        "payload": stored_payload(event.raw),
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import mimetypes
 import re
+import struct
 import zlib
 from io import BytesIO
 from pathlib import PurePosixPath
@@ -16,6 +18,7 @@ from chronicle_py.errors import InvalidOperation
 from chronicle_py.exchange.faults import Fault, MalformedFile
 
 MAGIC: Final = b"PK\x03\x04"
+LARGEST: Final = 1 << 30  # bytes of one file in it, unpacked
 _CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
 _POINTER = re.compile(r"^(?:file-service|sediment)://(?P<id>.+)$")
 
@@ -27,7 +30,7 @@ class Archive:
         self.name = name
         try:
             self._zip = ZipFile(BytesIO(data))
-        except (BadZipFile, ValueError) as error:
+        except (BadZipFile, ValueError, IndexError, struct.error, OverflowError, NotImplementedError) as error:
             raise InvalidOperation(f"{name} begins like a zip and is none: {error}") from None
         self._members = [info.filename for info in self._zip.infolist() if not info.is_dir()]
 
@@ -68,6 +71,12 @@ class Archive:
 
     def _bytes(self, name: str) -> bytes:
         try:
+            size = self._zip.getinfo(name).file_size
+            if size > LARGEST:  # a few bytes may unpack to anything
+                raise MalformedFile(
+                    self.name, [Fault(name, f"unpacks to {size:,} bytes, and at most {LARGEST:,} are read")]
+                )
             return self._zip.read(name)
-        except (BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError, EOFError) as error:
+        except (BadZipFile, zlib.error, lzma.LZMAError, ValueError, IndexError, struct.error, OverflowError, OSError,
+                RuntimeError, NotImplementedError, EOFError) as error:  # fmt: skip
             raise MalformedFile(self.name, [Fault(name, f"cannot be read from the zip: {error}")]) from None
