@@ -202,10 +202,15 @@ class SlotTable:
                 self.forget()
 
     def add(self, id: str, record: SlotRecord) -> None:
-        """Stores a checked registration, unless it is there; StateExists when another one is."""
+        """Stores a checked registration, unless it is there; StateExists when another one is.
+
+        A store opened to read takes a reducer of another version or fingerprint for this process alone: checkpoints
+        name the identity they were made under, so that its states are folded anew from the events.
+        """
         with self._engine.read() as reader:
             found = self.table(reader).by_id.get(id)
-        if found is None or not self._same(id, found.record, record):
+        same = found is not None and self._same(id, found.record, record)
+        if not same and (found is None or not self._engine.readonly):
             with transaction(self._engine) as tx:
                 table = self.table(tx.writer)
                 found = table.by_id.get(id)

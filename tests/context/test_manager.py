@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from conftest import Opener
 from talking import manager, shown, talk
@@ -14,6 +15,7 @@ from tiny_strategy import Tiny
 
 from chronicle_py import Store
 from chronicle_py.context import Budget, ContextManager, Injection, Patience
+from chronicle_py.context.message_index import MessageIndex
 from chronicle_py.errors import (
     BranchExists,
     BudgetTooSmall,
@@ -458,3 +460,23 @@ def test_nothing_compiles_to_nothing(cm: ContextManager) -> None:
     assert (compiled.messages, compiled.system, compiled.tokens) == ([], "", 0)
     assert compiled.to_anthropic() == {"system": "", "messages": []}
     assert compiled.to_openai() == []
+
+
+def test_a_store_of_an_older_version_is_read_without_being_written(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opener() as store, monkeypatch.context() as older:
+        older.setattr(MessageIndex, "version", 1)
+        older.setattr(MessageIndex, "fold", lambda self, state, event: msgspec.structs.replace(state, edited=99))
+        cm = manager(store, strategy=Passthrough())
+        for n in range(200):  # enough for checkpoints
+            cm.add_message(("Alice", "Bob")[n % 2], "hello")
+        assert cm.stats().edited == 99
+    with opener(readonly=True) as store:
+        reading = manager(store, strategy=Autobiographical())
+        assert reading.stats().messages == 200
+        assert reading.stats().edited == 0
+        assert reading.compile().tokens == 400
+    with opener() as store:
+        assert manager(store).stats().messages == 200
+        assert store.branch("main").replay("context/messages").equal
