@@ -38,8 +38,12 @@ from chronicle_py.feed import BranchChange, CaughtUp, Followed, Gone
 from chronicle_py.following import Follower
 from chronicle_py.index_view import IndexView, Matches
 from chronicle_py.indexing import IndexInfo
+from chronicle_py.migrating import migrate
 from chronicle_py.objects import Blob
 from chronicle_py.reducers import Reducer, reducer
+from chronicle_py.rescue.branching import SalvagedBranch
+from chronicle_py.rescue.salvaging import LostBlob, SalvageReport, salvage
+from chronicle_py.rescue.verifying import verify_file
 from chronicle_py.store import Namespace, SlotInfo, Stats, Store, open
 from chronicle_py.verify import Problem, Report
 from chronicle_py.views import CustomView, DocumentView, LogView, TreeView, ValueView
@@ -72,6 +76,7 @@ __all__ = [
     "ItemIndexError",
     "List",
     "LogView",
+    "LostBlob",
     "Map",
     "Matches",
     "Move",
@@ -85,6 +90,8 @@ __all__ = [
     "ReducerMissing",
     "Replay",
     "Report",
+    "SalvageReport",
+    "SalvagedBranch",
     "SlotInfo",
     "StateExists",
     "StateNotRegistered",
@@ -94,6 +101,9 @@ __all__ = [
     "TreeView",
     "ValueView",
     "__version__",
+    "migrate",
     "open",
     "reducer",
+    "salvage",
+    "verify_file",
 ]

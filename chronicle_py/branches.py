@@ -63,7 +63,7 @@ def list_branches(engine: Engine) -> list[BranchInfo]:
     with engine.read() as reader:
         found = []
         for key, record in reader.scan(REFS, b""):
-            name = key.decode()
+            name = records.name_of(key, "a branch")
             ref = records.decode_ref(key, record, f"branch {name!r}")
             time = engine.log.at(reader, ref.lineage, ref.seq).time if ref.seq else None
             found.append(

@@ -59,10 +59,33 @@ def _let_go(lock: threading.RLock) -> None:
         lock.release()
 
 
+def check_format(path: str, found: int, readonly: bool) -> None:
+    """An older format is read as it is, and written to after a migration; a newer one is not touched."""
+    if found > records.FORMAT or found < 1:
+        raise FormatVersion(
+            f"{path} is a store of format {found} and this version of chronicle-py knows formats up to "
+            f"{records.FORMAT}. Upgrade chronicle-py"
+        )
+    if found < records.FORMAT and not readonly:
+        raise FormatVersion(
+            f"{path} is a store of format {found}, which this version of chronicle-py reads but does not write. "
+            f"`chronicle migrate` brings it to format {records.FORMAT}; or open it with readonly=True"
+        )
+
+
 class Engine:
     """The inside of one open store."""
 
-    def __init__(self, file: LmdbFile, *, readonly: bool, clock: Clock | None, entropy: Entropy | None) -> None:
+    def __init__(
+        self,
+        file: LmdbFile,
+        *,
+        readonly: bool,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        checked: bool = True,
+    ) -> None:
+        """`checked`: refuse a format that is not this version's; without, whatever is there is looked at."""
         self.kv = file
         self.readonly = readonly
         for name, source in (("clock", clock), ("entropy", entropy)):
@@ -83,7 +106,8 @@ class Engine:
         self._version = -1  # of the newest snapshot seen
         self._generation = file.generation
         self._epoch = b""
-        self._prepare()
+        if checked:
+            self._prepare()
 
     # --- opening ---
 
@@ -97,16 +121,11 @@ class Engine:
         self._create()
 
     def _check_format(self, reader: Reader) -> bool:
-        """Whether there is a store, which is of the format that this version reads."""
+        """Whether there is a store; FormatVersion when it is of a format that this version cannot use so."""
         found = reader.get(META, records.META_FORMAT)
         if found is None:
             return False
-        version = int.from_bytes(records.unseal(records.META_FORMAT, found, "the format version"), "big")
-        if version != records.FORMAT:
-            raise FormatVersion(
-                f"{self.kv.path} is a store of format {version} and this version of chronicle-py reads format "
-                f"{records.FORMAT}. " + ("Upgrade chronicle-py" if version > records.FORMAT else "Migrate the store")
-            )
+        check_format(self.kv.path, records.format_of(found), self.readonly)
         return True
 
     def _create(self) -> None:

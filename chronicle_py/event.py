@@ -208,7 +208,7 @@ def stored_payload(data: bytes | msgspec.Raw) -> Any:
     """As `decode_payload`, of bytes that a store holds; CorruptStore when they are none."""
     try:
         return _payload_decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptStore(
             f"a stored payload is no MessagePack: {error}. `chronicle verify` lists the damage"
         ) from None

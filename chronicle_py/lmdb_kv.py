@@ -45,6 +45,8 @@ import lmdb.verify
 from chronicle_py.errors import ChronicleError, CorruptStore, InvalidOperation, NotFound, ReadOnly, StoreFull
 from chronicle_py.kv import SPACE_NAMES, Progress, Reader, Writer
 from chronicle_py.lmdb_copy import copy_snapshot, sync_file
+from chronicle_py.rescue.layout import PageFile
+from chronicle_py.rescue.walk import walk
 from chronicle_py.shown import shown
 
 if sys.platform != "win32":  # there, an open file cannot be replaced either
@@ -702,15 +704,13 @@ def _check_file(path: str) -> None:
         # Pages that were taken and given back inside one transaction are never written, so that a sound file may end a
         # little early. Only a walk over the pages tells such a one from a file that was cut; and what a walk says of a
         # file that others write to meanwhile means nothing.
-        try:
-            problems: list[str] = _find_problems(path, subdir=False)
-        except (lmdb.verify.VerifyError, OSError, ValueError, struct.error) as error:
-            problems = [str(error)]
+        with PageFile(path) as pages:
+            problems = walk(pages).problems
         if not problems:
             return
     raise CorruptStore(
-        f"{path} was cut short or damaged ({size:,} bytes, its pages reach to {needed:,}): {problems[0]}. Restore a "
-        "backup"
+        f"{path} was cut short or damaged ({size:,} bytes, its pages reach to {needed:,}): {problems[0].where} "
+        f"{problems[0].what}. Restore a backup, or save what can be with `chronicle salvage`"
     )
 
 
@@ -741,6 +741,22 @@ def _measured(path: str) -> tuple[int, int, list[tuple[int, int]]] | None:
     except PermissionError as error:
         raise ReadOnly(f"{path} cannot be read: {error}. Give this user access to the file") from None
     return size, (max(ends)[1] + 1) * page, ends
+
+
+def data_file(path: str | os.PathLike[str]) -> str:
+    """The data file of a store that must exist, sound or not; NotFound or InvalidOperation where none can be."""
+    found = _file_path(path, create=False)
+    if not os.path.isfile(found):
+        raise InvalidOperation(f"{found} is no file. A store is a file, or a folder with {DATA_FILE} in it")
+    return found
+
+
+def engine_problems(path: str) -> list[str]:
+    """What py-lmdb's own checker finds wrong with a file that was found to be sound: a second opinion."""
+    try:
+        return _find_problems(path, subdir=False)
+    except (lmdb.verify.VerifyError, OSError, ValueError, struct.error) as error:
+        return [str(error)]
 
 
 def _last_page(meta: bytes) -> tuple[int, int]:

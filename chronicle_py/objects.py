@@ -58,6 +58,8 @@ class Objects:
             stored = reader.get(OBJECTS, address)
         if stored is None or stored[:1] != NODE:
             raise CorruptStore(f"the node {address.hex()} is missing. `chronicle verify` lists the damage")
+        if blake3(stored).digest() != address:
+            raise CorruptStore(f"the node {address.hex()} is damaged. `chronicle verify` lists the damage")
         return stored[1:]
 
     def store(self, address: bytes, data: bytes) -> None:

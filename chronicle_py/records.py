@@ -15,7 +15,7 @@ import msgspec
 
 from chronicle_py.errors import CorruptStore
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 BLOCK: Final = 64  # K: events to a block
 CRC_SIZE: Final = 4
 
@@ -32,11 +32,17 @@ _pack_crc: Callable[[int], bytes] = struct.Struct(">I").pack
 ID_PREFIX: Final = 16  # bytes of an event id that serve as a key
 META_FORMAT, META_STORE, META_EPOCH = b"format", b"store", b"epoch"
 META_MOVED, META_MOVING = b"moved", b"moving"
+META_LOST = b"lost"
 CAUSED_BY, LINKED_TO = b"c", b"l"
 
 
 def reflog_key(branch: str, number: int) -> bytes:
     return branch.encode() + b"\0" + pack_number(number)
+
+
+def lost_key(blob: bytes) -> bytes:
+    """The key in `meta` that says of a blob that it was lost to damage, and is not to be looked for."""
+    return META_LOST + blob
 
 
 def cause_key(cause: bytes, relation: bytes, lineage: int, seq: int) -> bytes:
@@ -64,6 +70,19 @@ def unseal_position(key: bytes, record: bytes, what: str) -> Position:
     if len(body) != 12:
         raise CorruptStore(f"the record of {what} ({_shown(key)}) is no position. `chronicle verify` lists the damage")
     return unpack_position(body)
+
+
+def name_of(key: bytes, what: str) -> str:
+    """The name that is a record's key, or CorruptStore."""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise CorruptStore(f"the key of {what} ({key.hex()}) is no name. `chronicle verify` lists the damage") from None
+
+
+def format_of(record: bytes) -> int:
+    """The format version in a store's record of it."""
+    return int.from_bytes(unseal(META_FORMAT, record, "the format version"), "big")
 
 
 def _shown(key: bytes) -> str:

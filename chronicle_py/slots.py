@@ -126,12 +126,17 @@ class SlotTable:
     def forget(self) -> None:
         self._table = None
 
+    def adopt(self, other: SlotTable) -> None:
+        """Takes over the reducers that this process brought to another table."""
+        self._reducers.update(other._reducers)
+        self.forget()
+
     def table(self, reader: Reader) -> Table:
         """The slots as the snapshot has them. 0.3 µs while the epoch stays the same."""
         epoch = reader.get(META, records.META_EPOCH) or b""
         table = self._table
         if table is None or table.epoch != epoch:
-            table = Table(epoch, [self._slot(k.decode(), v) for k, v in reader.scan(SLOTS, b"")])
+            table = Table(epoch, [self._slot(records.name_of(k, "a slot"), v) for k, v in reader.scan(SLOTS, b"")])
             self._table = table
         return table
 

@@ -29,7 +29,7 @@ from chronicle_py.objects import Blob, pack_blob, unpack_blob
 from chronicle_py.reducers import Reducer
 from chronicle_py.shown import shown
 from chronicle_py.transaction import Transaction, transaction
-from chronicle_py.verify import Progress, Report, verify
+from chronicle_py.verify import Progress, Report
 
 Durability = Literal["full", "relaxed"]
 
@@ -257,6 +257,7 @@ class Store:
         def work(tx: Transaction) -> None:
             if tx.writer.get(OBJECTS, key) is None:
                 tx.writer.put(OBJECTS, key, stored)
+                tx.writer.delete(META, records.lost_key(key))
                 tx.changes += 1
 
         self._engine.run(work)
@@ -272,8 +273,9 @@ class Store:
             raise InvalidName(f"a blob's id is the 64 hex digits that put_blob returned, not {shown(hash)}")
         with self._engine.read() as reader:
             stored = reader.get(OBJECTS, key)
+            lost = stored is None and reader.get(META, records.lost_key(key)) is not None
         if stored is None:
-            raise NotFound(f"there is no blob {hash}")
+            raise NotFound(f"the blob {hash} was lost to damage" if lost else f"there is no blob {hash}")
         return unpack_blob(key, stored)
 
     # --- the whole ---
@@ -299,10 +301,11 @@ class Store:
             slots = len(engine.slots.table(reader).by_id)
             key = records.META_STORE
             store = records.unseal(key, reader.get(META, key) or b"", "the store's id")
+            form = records.format_of(reader.get(META, records.META_FORMAT) or b"")
             more = deep_stats(engine, reader) if deep else None
         size, free = engine.kv.file_size()
         return Stats(
-            self.path, store.hex(), records.FORMAT, counts[EVENTS], counts[REFS], counts[LINEAGES], counts[OBJECTS],
+            self.path, store.hex(), form, counts[EVENTS], counts[REFS], counts[LINEAGES], counts[OBJECTS],
             slots, size, free, engine.kv.sizes(), more,
         )  # fmt: skip
 
@@ -345,10 +348,13 @@ class Store:
         return backup(self._engine, path, _checked_progress("backup", progress))
 
     def verify(self, deep: bool = False, progress: Progress | None = None) -> Report:
-        """Checks everything stored against everything else; `deep` also folds every slot anew and compares."""
+        """Checks the pages, then everything stored against everything else; `deep` also folds every slot anew and
+        compares. `verify_file` is for a store that may be too damaged to open."""
+        from chronicle_py.rescue.verifying import verify_store
+
         if not isinstance(deep, bool):
             raise InvalidOperation(f"verify(deep=) is True or False, not {shown(deep)}")
-        return verify(self._engine, deep, _checked_progress("verify", progress))
+        return verify_store(self, deep, _checked_progress("verify", progress))
 
     def close(self) -> None:
         """Closes the store; closing twice is fine. Iterators and views of it raise InvalidOperation afterwards."""

@@ -410,7 +410,7 @@ def test_a_store_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     set_meta(path, records.META_FORMAT, (records.FORMAT + 41).to_bytes(4, "big"))
     before = path.read_bytes()
     for readonly in (False, True):
-        with pytest.raises(FormatVersion, match=r"format 42 .* reads format 1\. Upgrade chronicle-py"):
+        with pytest.raises(FormatVersion, match=r"format 43 .* formats up to 2\. Upgrade chronicle-py"):
             chronicle.open(path, readonly=readonly)
     assert path.read_bytes() == before
     set_meta(path, records.META_FORMAT, records.FORMAT.to_bytes(4, "big"))

@@ -7,9 +7,10 @@ from typing import Annotated
 import msgspec
 import typer
 
+import chronicle_py
 from chronicle_py.cli import output
 from chronicle_py.cli.app import Failure, app
-from chronicle_py.cli.options import DEFAULT_STORE, Json, StorePath, exists, reading, writing
+from chronicle_py.cli.options import DEFAULT_STORE, Json, StorePath, exists, must_exist, reading, writing
 from chronicle_py.cli.reducers_at_hand import load_reducers
 from chronicle_py.deep_stats import DeepStats
 
@@ -95,18 +96,17 @@ def verify(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Checks all that is stored.
+    """Checks all that is stored, first the pages of the file, which may be damaged anyhow.
 
-    Names what is wrong and where, and exits with 1 if anything is.
+    Names what is wrong and where, and exits with 1 if anything is; `chronicle salvage` saves what is not.
 
     \b
     chronicle verify
     chronicle verify --deep --json
     """
-    with reading(store) as opened, output.progress("verifying") as report:
-        if deep:
-            load_reducers(opened)
-        found = opened.verify(deep=deep, progress=report)
+    must_exist(store)
+    with output.progress("verifying") as report:
+        found = chronicle_py.verify_file(store, deep, report, load_reducers if deep else None)
     problems = [{"where": problem.where, "what": problem.what} for problem in found.problems]
     if json:
         output.print_json({"ok": found.ok, "deep": deep, "checked": found.checked, "problems": problems})

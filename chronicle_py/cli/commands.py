@@ -11,6 +11,7 @@ from chronicle_py.cli import (  # noqa: F401  (they register)
     housekeeping,
     indexes,
     remembering,
+    rescuing,
     slots,
     writing,
 )

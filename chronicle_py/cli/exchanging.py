@@ -122,6 +122,10 @@ def export(
             _write(Path(to), lines)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _write(path: Path, lines: Iterable[bytes]) -> None:
     """Writes a file that appears only when it is complete."""
     if path.exists() and not path.is_file():  # a device or a pipe
@@ -130,7 +134,7 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
         return
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with unfinished.open("wb") as file:
+        with open(unfinished, "wb", opener=_private) as file:
             file.writelines(lines)
         unfinished.replace(path)
     finally:

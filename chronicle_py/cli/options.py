@@ -46,7 +46,7 @@ def exists(path: str) -> bool:
 @contextmanager
 def reading(path: str) -> Iterator[Store]:
     """The store, which must exist, opened read-only."""
-    _must_exist(path)
+    must_exist(path)
     with chronicle_py.open(path, readonly=True, create=False) as store:
         yield store
 
@@ -55,12 +55,13 @@ def reading(path: str) -> Iterator[Store]:
 def writing(path: str, create: bool = False) -> Iterator[Store]:
     """The store, opened to write."""
     if not create:
-        _must_exist(path)
+        must_exist(path)
     with chronicle_py.open(path, create=create) as store:
         yield store
 
 
-def _must_exist(path: str) -> None:
+def must_exist(path: str) -> None:
+    """NotFound, with what to do, where there is no store file."""
     if not exists(path) and not os.path.isfile(path):
         raise NotFound(f"there is no store at {path}; make one with `chronicle init`, or name another with --store")
 

@@ -42,7 +42,8 @@ def export_lines(
         slots = sorted(engine.slots.table(reader).by_id.items(), key=lambda item: item[1].number)
         if branches is None:
             found = reader.scan(REFS, b"")
-            refs = {k.decode(): records.decode_ref(k, record, f"branch {k.decode()!r}") for k, record in found}
+            named = [(records.name_of(key, "a branch"), key, record) for key, record in found]
+            refs = {name: records.decode_ref(key, record, f"branch {name!r}") for name, key, record in named}
         else:
             refs = {name: read_ref(reader, name) for name in branches}
         total = min(reader.count(EVENTS), sum(ref.seq for ref in refs.values()))

@@ -108,9 +108,10 @@ def decode(text: bytes) -> Line:
 
 
 def check_format(header: Header) -> None:
-    if header.format != FORMAT:
+    if not 1 <= header.format <= FORMAT:
         raise FormatVersion(
-            f"this export is of format {header.format} and this version of chronicle-py reads {FORMAT}; upgrade it"
+            f"this export is of format {header.format} and this version of chronicle-py reads formats up to {FORMAT}; "
+            "upgrade it"
         )
 
 

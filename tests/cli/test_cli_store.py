@@ -57,7 +57,7 @@ def test_the_store_can_be_named_by_the_environment(chronicle: Chronicle, monkeyp
 
 def test_stats_counts(run: Chronicle) -> None:
     found = run.json("stats")
-    assert (found["events"], found["branches"], found["slots"], found["format"]) == (14, 2, 1, 1)
+    assert (found["events"], found["branches"], found["slots"], found["format"]) == (14, 2, 1, 2)
     assert found["keyspaces"]["ids"]["entries"] == 14
     text = run("stats")
     assert re.search(r"^events +14$", text, re.MULTILINE)
