@@ -149,6 +149,31 @@ def leaf_node(page: bytes, at: int) -> Node | None:
     return Node(key, flags, length, page[start : start + length], 0, at, taken + (taken & 1))
 
 
+def node_ends(page: bytes, places: tuple[int, ...]) -> tuple[list[bytes], list[int]]:
+    """The keys of a leaf's nodes and where the nodes end, up to the first that does not lie inside the page or whose
+    value does not lie in it."""
+    keys: list[bytes] = []
+    ends: list[int] = []
+    size = len(page)
+    for at in places:
+        start = at + NODE
+        if start > size:
+            break
+        low, high, flags, length = _node(page, at)
+        stop = start + length
+        end = stop + (low | high << 16)
+        if flags or length > MAX_KEY or end > size:
+            break
+        keys.append(page[start:stop])
+        ends.append(end + (end - at & 1))
+    return keys, ends
+
+
+def key_size(page: bytes, at: int) -> int:
+    """Bytes of the key of the node at an offset, which lies inside the page."""
+    return int(_node(page, at)[3])
+
+
 def branch_node(page: bytes, at: int) -> tuple[bytes, int, int] | None:
     """(key, child page, bytes taken) of the node at an offset of a branch."""
     if at + NODE > len(page):

@@ -17,6 +17,8 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable
+from itertools import islice
+from operator import lt
 from typing import Final, NamedTuple
 
 from chronicle_py.kv import SPACE_NAMES
@@ -29,6 +31,7 @@ from chronicle_py.rescue.layout import (
     MAX_DEPTH,
     METAS,
     NO_PAGE,
+    NODE,
     OVERFLOW,
     SUB,
     Meta,
@@ -38,7 +41,9 @@ from chronicle_py.rescue.layout import (
     branch_node,
     extent_pages,
     header,
+    key_size,
     leaf_node,
+    node_ends,
     number,
     offsets,
     parse_tree,
@@ -339,8 +344,28 @@ class _Tree:
             self._bad(page, f"has nodes up to byte {at} only")
         return at == len(data)
 
+    def _plainly_sound(self, data: bytes, places: tuple[int, ...], low: bytes | None, high: bytes | None) -> bool:
+        """Whether a leaf is as it should be, with values of its own alone: what nearly all are, in a third of the time.
+        All else is for those who say what is wrong."""
+        keys, ends = node_ends(data, places)
+        starts = sorted(places)
+        if len(keys) < len(places) or starts[0] != header(data)[3] or sorted(ends) != [*starts[1:], len(data)]:
+            return False
+        last = self._last
+        if isinstance(last, int) or not all(map(lt, keys, islice(keys, 1, None))):
+            return False
+        return (
+            (last is None or last < keys[0]) and (low is None or low <= keys[0]) and (high is None or keys[-1] < high)
+        )
+
     def _leaf(self, page: int, data: bytes, places: tuple[int, ...], low: bytes | None, high: bytes | None) -> None:
         self._leaves += 1
+        if self._name not in (_FREE, _MAIN) and self._plainly_sound(data, places, low, high):
+            self._entries += len(places)
+            self._last = data[places[-1] + NODE : places[-1] + NODE + key_size(data, places[-1])]
+            self._found.leaves[self._name].append(page)
+            self._found.sound[page] = 1
+            return
         taken: list[tuple[int, int]] = []
         good = True
         last = self._last
