@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from conftest import Opener
 
+import chronicle_py as chronicle
 from chronicle_py import (
     BlobRef,
     Branch,
@@ -410,3 +411,21 @@ def test_followers_read_what_is_left(store: Store, main: Branch) -> None:
     store.erase(event.id, WHY)
     seen = [item.event for item in store.follow(live=False) if isinstance(item, Followed)]
     assert [e.erased is not None for e in seen] == [True, False]
+
+
+def test_a_salvage_takes_over_what_is_left(store: Store, main: Branch, tmp_path: Path) -> None:
+    store.register_state("log", kind="append_log")
+    filled(main, BLOCK)
+    blob = store.put_blob(SECRET.encode(), "text/plain")
+    events = [main.append("note", [BlobRef(blob)]), main.state("log").append(SECRET)]
+    filled(main, BLOCK)
+    store.erase(events, WHY)
+    store.close()
+    found = chronicle.salvage(store.path, tmp_path / "saved", leftovers=tmp_path / "left")
+    assert (found.whole, found.lost_blobs, found.leftovers) == (True, [], 0)
+    assert SECRET.encode() not in (tmp_path / "saved").read_bytes()
+    assert not (tmp_path / "left").exists() or SECRET.encode() not in (tmp_path / "left").read_bytes()
+    with chronicle.open(tmp_path / "saved") as saved:
+        assert [saved.branch().event(event.seq).id for event in events] == [event.id for event in events]
+        assert all(isinstance(saved.event(event.id).payload, Erased) for event in events)
+        assert sound(saved)

@@ -16,7 +16,9 @@ from chronicle_py.strategies import Autobiographical
 
 SECRET = "Ottilie-Quandt"
 WHY = "asked for"
-SMALL: dict[str, Any] = {"head_window_tokens": 4, "recent_window_tokens": 8, "target_chunk_tokens": 6, "merge_threshold": 3}
+SMALL: dict[str, Any] = {
+    "head_window_tokens": 4, "recent_window_tokens": 8, "target_chunk_tokens": 6, "merge_threshold": 3,
+}  # fmt: skip
 
 
 class Telling:
