@@ -15,6 +15,8 @@ from chronicle_py.branch import Branch, Replay
 from chronicle_py.branches import BranchInfo, Move
 from chronicle_py.collections import List, Map
 from chronicle_py.diff import Change
+from chronicle_py.erased import Erased
+from chronicle_py.erasing import EraseReport
 from chronicle_py.errors import (
     BranchExists,
     ChronicleError,
@@ -64,6 +66,8 @@ __all__ = [
     "CorruptStore",
     "CustomView",
     "DocumentView",
+    "EraseReport",
+    "Erased",
     "Event",
     "Followed",
     "Follower",

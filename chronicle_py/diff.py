@@ -18,6 +18,7 @@ import msgspec
 
 from chronicle_py.collections import List, Map, diff_lists, diff_maps, state_hash
 from chronicle_py.document import DocumentState, plain
+from chronicle_py.erased import Erased
 from chronicle_py.errors import InvalidOperation
 from chronicle_py.event import encode_payload
 from chronicle_py.item_log import ItemLog
@@ -45,6 +46,8 @@ class Change(msgspec.Struct, frozen=True):
 
 def diff_value(before: Any, after: Any) -> list[Change]:
     """At most one change, of the whole. The order of keys counts, as it does in the hash of a `value`."""
+    if isinstance(before, Erased) or isinstance(after, Erased):
+        return [] if before == after else [Change("change", (), before, after)]
     return [] if encode_payload(before) == encode_payload(after) else [Change("change", (), before, after)]
 
 

@@ -26,6 +26,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from chronicle_py.collections import List, Map, decode_state, encode_state, state_hash
+from chronicle_py.erased import Erased
 from chronicle_py.errors import CorruptStore, InvalidOperation, PathKeyError
 from chronicle_py.event import BlobRef, decode_payload, encode_payload
 from chronicle_py.nodes import Objects
@@ -74,9 +75,12 @@ def apply(state: DocumentState, event_type: str, raw: bytes | msgspec.Raw) -> Do
 
 def _decoded(raw: bytes | msgspec.Raw) -> Any:
     try:
-        return decode_payload(raw)
+        value = decode_payload(raw)
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidOperation(f"a payload cannot be decoded: {error}") from None
+    if isinstance(value, Erased):
+        raise InvalidOperation("the payload was erased")
+    return value
 
 
 def _set(root: Any, value: Any) -> Any:

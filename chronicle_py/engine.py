@@ -424,6 +424,7 @@ class Engine:
         epoch = self._epoch
         self.raise_epoch(tx)
         self._epoch = epoch
+        self._version = -1  # that of this transaction, where it looked itself: then nobody would look again
 
     def close(self) -> None:
         if self.closed:

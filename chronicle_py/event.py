@@ -15,6 +15,8 @@ the id through its own salted digest: it can be erased later and the chain above
 cannot be guessed from the id.
 
 `refs` is null for most events, else [blobs, caused_by, linked_to], each the concatenation of 32-byte ids.
+
+An erased event has that digest in place of its salt, 32 bytes instead of 16, and a stub (see erased.py) as payload.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from blake3 import blake3
 
+from chronicle_py.erased import DIGEST_SIZE, ERASED_EXT, Erased, decode_erased
 from chronicle_py.errors import CorruptStore, InvalidOperation
 from chronicle_py.shown import shown
 
@@ -35,10 +38,11 @@ SALT_SIZE = 16
 MAX_PAYLOAD = 1 << 30  # bytes; an LMDB value ends at 4 GiB, and a copy in memory must be possible
 
 _BLOB_EXT = 1
-_RESERVED_EXT = range(1, 5)  # blob references, and what collections are made of
+_RESERVED_EXT = range(1, 5)  # blob references, what collections are made of, and what is left of erased payloads
 BLOB_MARK = b"\xc7\x20\x01"  # how MessagePack writes an extension of 32 bytes and type 1
 _STORED_START = b"\x9a\xc4\x20"  # array of 10, then 32 bytes: the id
 _SALT_MARK = b"\xc4\x10"  # 16 bytes: the salt
+_DIGEST_MARK = b"\xc4\x20"  # 32 bytes in its place: the digest of an erased payload
 _HEADER = len(_STORED_START) + ID_SIZE  # where in the stored bytes the parts of the header begin
 _HASHED_START = EVENT + b"\x97"  # array of 7: the header as it is hashed
 
@@ -85,7 +89,8 @@ class Event(msgspec.Struct, array_like=True, frozen=True, gc=False, eq=False):
     """One immutable entry of the log. Decoding the payload is lazy, and repeated at each access.
 
     Attributes: `id` (64 hex digits), `seq` (depth on its branch, from 1), `type`, `time` (µs since the epoch),
-    `payload`, `parents`, `slot` (or None), `caused_by`, `linked_to`, `blobs` (tuples of hex ids).
+    `payload`, `parents`, `slot` (or None), `caused_by`, `linked_to`, `blobs` (tuples of hex ids), `erased` (None, or an
+    `Erased`, which is then the payload too; its blobs may be gone).
     """
 
     key: bytes  # the 32 bytes of the id
@@ -96,7 +101,7 @@ class Event(msgspec.Struct, array_like=True, frozen=True, gc=False, eq=False):
     slot: str | None
     schema: int
     refs: tuple[bytes, bytes, bytes] | None
-    salt: bytes
+    salt: bytes  # of an erased event: the digest of salt and payload
     raw: msgspec.Raw
     types: EventTypes | None = None  # in memory only: how the reader of this event decodes payloads
 
@@ -105,7 +110,22 @@ class Event(msgspec.Struct, array_like=True, frozen=True, gc=False, eq=False):
         return self.key.hex()
 
     @property
+    def is_erased(self) -> bool:
+        """Whether the payload was erased. A comparison, nothing is decoded."""
+        return len(self.salt) == DIGEST_SIZE
+
+    @property
+    def erased(self) -> Erased | None:
+        """Why and when the payload was erased, or None."""
+        if len(self.salt) != DIGEST_SIZE:
+            return None
+        found = decode_payload(self.raw)
+        return found if isinstance(found, Erased) else Erased("", 0)
+
+    @property
     def payload(self) -> Any:
+        if len(self.salt) == DIGEST_SIZE:
+            return self.erased
         try:
             if self.types is not None and (kind := self.types.get(self.type)) is not None:
                 return decode_typed(self, kind)
@@ -162,12 +182,16 @@ def bind(event: Event, types: EventTypes) -> Event:
 def _encode_extension(value: Any) -> Any:
     if isinstance(value, BlobRef):
         return msgspec.msgpack.Ext(_BLOB_EXT, bytes.fromhex(value.hash))
+    if isinstance(value, Erased):
+        raise TypeError(f"{value!r} is what is left of an erased payload and cannot be part of a new one")
     raise TypeError(f"a value of type {type(value).__name__} has no MessagePack form")
 
 
 def _decode_extension(code: int, data: memoryview) -> Any:
     if code == _BLOB_EXT and len(data) == ID_SIZE:
         return BlobRef(data.hex())
+    if code == ERASED_EXT:
+        return decode_erased(data)
     return msgspec.msgpack.Ext(code, bytes(data))
 
 
@@ -321,9 +345,33 @@ def event_id(stored: bytes, event: Event) -> bytes:
     Header, salt and payload are cut out of the stored bytes as they were hashed: what lies between them are lengths,
     and decoding has shown those to be right.
     """
-    salt = len(stored) - len(event.raw) - SALT_SIZE
-    payload = blake3(PAYLOAD + stored[salt:]).digest()
+    salt = len(stored) - len(event.raw) - len(event.salt)
+    payload = event.salt if event.is_erased else blake3(PAYLOAD + stored[salt:]).digest()
     return blake3(_HASHED_START + stored[_HEADER : salt - len(_SALT_MARK)] + payload).digest()
+
+
+def without_payload(stored: bytes, event: Event, stub: bytes) -> bytes:
+    """The stored bytes of an event with its digest and a stub in place of salt and payload. The id stays."""
+    salt = len(stored) - len(event.raw) - len(event.salt)
+    digest = event.salt if event.is_erased else blake3(PAYLOAD + stored[salt:]).digest()
+    return b"".join((stored[: salt - len(_SALT_MARK)], _DIGEST_MARK, digest, stub))
+
+
+def build_erased(
+    type: str,
+    time: int,
+    parents: bytes,
+    seq: int,
+    slot: str | None,
+    schema: int,
+    refs: tuple[bytes, bytes, bytes] | None,
+    digest: bytes,
+    stub: Callable[[bytes], bytes],
+) -> tuple[bytes, bytes]:
+    """As `build_event`, of an event that was erased elsewhere. `stub` makes the stub for an id."""
+    header = _encode((type, time, parents, seq, slot, schema, refs))
+    key = blake3(EVENT + header + digest).digest()
+    return key, b"".join((_STORED_START, key, header[1:], _DIGEST_MARK, digest, stub(key)))
 
 
 def checked_event(stored: bytes, where: str) -> Event:

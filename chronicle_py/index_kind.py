@@ -12,7 +12,7 @@ index, and an index a number, in O(log n).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,10 +27,11 @@ from chronicle_py.reducers import (
     EDIT,
     REDACT,
     SET,
-    decode_edit,
+    cut_in,
     decode_items,
-    decode_redact,
     digest,
+    edit_in,
+    set_items,
     tree_changes,
 )
 from chronicle_py.tiers import FLUSH, Flips, Tiers, TiersForm
@@ -135,7 +136,7 @@ class LogIndex(IndexKind):
         raws = [] if bytes(self.spec.initial) == b"\xc0" else decode_items(self.spec.initial)
         return self._of_items(raws)
 
-    def _of_items(self, raws: list[msgspec.Raw]) -> IndexState:
+    def _of_items(self, raws: Sequence[bytes]) -> IndexState:
         flips = Flips(Tiers())
         keys = [self.key(raw) for raw in raws]
         for number, key in enumerate(keys):
@@ -172,16 +173,16 @@ class LogIndex(IndexKind):
         """As `AppendLog` does it."""
         try:
             if event.type == SET:
-                state = self._of_items(decode_items(event.raw))
+                state = self._of_items(set_items(event))
                 flips.replace(state.order)
                 return state.keys  # type: ignore[no-any-return]
             if event.type == EDIT:
-                edit = decode_edit(event.raw)
-                if 0 <= edit.index < len(keys):
-                    return self._edit(keys, flips, edit.index, self.key(edit.item))
+                index, item = edit_in(event)
+                if 0 <= index < len(keys):
+                    return self._edit(keys, flips, index, self.key(item))
             elif event.type == REDACT:
-                cut = decode_redact(event.raw)
-                return self._redact(keys, flips, max(0, cut.start), min(max(0, cut.stop), len(keys)))
+                start, stop = cut_in(event)
+                return self._redact(keys, flips, max(0, start), min(max(0, stop), len(keys)))
         except msgspec.MsgspecError:
             pass
         return keys

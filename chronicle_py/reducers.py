@@ -1,7 +1,8 @@
 """Reducers: the pure functions that slots are folds of. The protocol for custom ones, and the built-in kinds.
 
 No store, clock, random source or I/O here: what a fold needs of the log (the bytes of items) and of the object store
-comes in as functions. A fold is total: an event that does not apply changes nothing.
+comes in as functions. A fold is total: an event that does not apply changes nothing. So does an erased one, but where
+it set a value or brought items: those read as `Erased`, and keep their places.
 
 Inside the engine every reducer, built-in or custom, is a `Kind`: it folds a batch of events of one lineage at a time,
 turns a state into the bytes of a checkpoint and back, and computes a state's content hash.
@@ -19,6 +20,7 @@ from blake3 import blake3
 from chronicle_py import document, records
 from chronicle_py.collections import Extension, List, Map, decode_state, encode_state, register_extension, state_hash
 from chronicle_py.document import DocumentState
+from chronicle_py.erased import ERASED_EXT, Erased, decode_erased, decode_stub, encode_erased
 from chronicle_py.errors import CorruptStore, InvalidOperation, ReducerFailed
 from chronicle_py.event import BlobRef, Event, EventType, bind, decode_payload, encode_payload, event_type
 from chronicle_py.item_log import ItemLog, Ref
@@ -28,6 +30,7 @@ from chronicle_py.tree import Objects
 S = TypeVar("S")
 
 register_extension(1, Extension(BlobRef, lambda ref: bytes.fromhex(ref.hash), lambda data, _: BlobRef(data.hex())))
+register_extension(ERASED_EXT, Extension(Erased, encode_erased, lambda data, _: decode_erased(data)))
 
 SET: Final = "state.set"
 APPEND: Final = "state.append"
@@ -49,6 +52,8 @@ class Reducer(Protocol[S]):
     Optional attributes: `fingerprint` (str) of its configuration; `state_type`, the type that a checkpoint decodes to
     (default: that of `initial()`); `events`, a mapping of event types to the Structs that `fold` wants to see as
     payload, or to (Struct, version, upcasters) — all other payloads are plain values.
+
+    The payload of an event that was erased is an `Erased`, whatever its type.
     """
 
     @property
@@ -195,6 +200,66 @@ decode_items = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 decode_redact = msgspec.msgpack.Decoder(RedactPayload).decode
 
 
+_MOST_ITEMS: Final = 1 << 26  # of an erased list: an import brings the number without the items
+
+# What an operation on a list says, whether its payload is there or was erased; MsgspecError when it says nothing. The
+# items of an erased one are its stub, each of them.
+
+
+def set_items(event: Event) -> list[bytes]:
+    """The items that a `state.set` puts in the place of all others."""
+    if event.is_erased:
+        (count,) = _kept(event, 1)
+        return [bytes(event.raw)] * max(0, min(count, _MOST_ITEMS))
+    return [bytes(item) for item in decode_items(event.raw)]
+
+
+def edit_in(event: Event) -> tuple[int, bytes]:
+    """The index and the new item of a `state.edit`."""
+    if event.is_erased:
+        return _kept(event, 1)[0], bytes(event.raw)
+    edit = decode_edit(event.raw)
+    return edit.index, bytes(edit.item)
+
+
+def cut_in(event: Event) -> tuple[int, int]:
+    """From where to where a `state.redact` takes items out."""
+    if event.is_erased:
+        start, stop = _kept(event, 2)
+        return start, stop
+    cut = decode_redact(event.raw)
+    return cut.start, cut.stop
+
+
+def _kept(event: Event, count: int) -> tuple[int, ...]:
+    """The numbers that were kept of an erased operation, as many as are wanted."""
+    stub = decode_stub(event.raw)
+    numbers = msgspec.convert(None if stub is None else stub.kept, tuple[int, ...])
+    if len(numbers) != count:
+        raise msgspec.ValidationError(f"{len(numbers)} numbers were kept of an operation that has {count}")
+    return numbers
+
+
+def structure_of(event: Event) -> tuple[int, ...] | None:
+    """What is kept of an operation on a list when its payload is erased: how many items it set, which one it edited,
+    from where to where it redacted. None for anything else."""
+    try:
+        if event.type == SET:
+            return (len(decode_items(event.raw)),)
+        if event.type == EDIT:
+            return (edit_in(event)[0],)
+        if event.type == REDACT:
+            return cut_in(event)
+    except msgspec.MsgspecError:
+        pass  # it says nothing to a list
+    return None
+
+
+def item_in(event: Event, sub: int) -> bytes:
+    """The bytes of the item that an event brought: the whole payload (-1), or one element of it."""
+    return bytes(event.raw) if sub < 0 or event.is_erased else bytes(decode_items(event.raw)[sub])
+
+
 class AppendLog:
     """A list of items, each held by the event that brought it. Its state is an `ItemLog`."""
 
@@ -236,18 +301,17 @@ class AppendLog:
     def _change(self, state: ItemLog, lineage: int, event: Event) -> ItemLog:
         try:
             if event.type == SET:
-                items = decode_items(event.raw)
+                items = set_items(event)
                 refs = [Ref(lineage, event.seq, i, 0, 0) for i in range(len(items))]
-                return self._empty.extend(refs, [bytes(item) for item in items])
+                return self._empty.extend(refs, items)
             if event.type == EDIT:
-                edit = decode_edit(event.raw)
-                if 0 <= edit.index < len(state):
-                    old = state.ref(edit.index)
-                    new = Ref(old.lineage, old.seq, old.sub, lineage, event.seq)
-                    return state.set(edit.index, new, bytes(edit.item))
+                index, item = edit_in(event)
+                if 0 <= index < len(state):
+                    old = state.ref(index)
+                    return state.set(index, Ref(old.lineage, old.seq, old.sub, lineage, event.seq), item)
             elif event.type == REDACT:
-                cut = decode_redact(event.raw)
-                return state.delete(max(0, cut.start), max(0, cut.stop))
+                start, stop = cut_in(event)
+                return state.delete(max(0, start), max(0, stop))
         except msgspec.MsgspecError:
             pass  # an import may bring what no view would have written
         return state

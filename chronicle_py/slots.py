@@ -30,7 +30,17 @@ from chronicle_py.item_log import Ref
 from chronicle_py.kv import META, SLOTS, Reader
 from chronicle_py.names import check_name, check_slot, check_type
 from chronicle_py.records import SlotRecord
-from chronicle_py.reducers import BUILT_IN, Custom, Kind, Reducer, built_in, check_path, decode_edit, decode_items
+from chronicle_py.reducers import (
+    BUILT_IN,
+    Custom,
+    Kind,
+    Reducer,
+    built_in,
+    check_path,
+    decode_items,
+    edit_in,
+    item_in,
+)
 from chronicle_py.shown import shown
 from chronicle_py.transaction import Transaction, transaction
 
@@ -180,11 +190,10 @@ class SlotTable:
         lineage, seq, sub, edit_lineage, edit_seq = ref
         log = self._engine.log
         if edit_seq:
-            return bytes(decode_edit(log.at(reader, edit_lineage, edit_seq).raw).item)
+            return edit_in(log.at(reader, edit_lineage, edit_seq))[1]
         if lineage == 0:
             return bytes(started[sub])
-        raw = log.at(reader, lineage, seq).raw
-        return bytes(raw) if sub < 0 else bytes(decode_items(raw)[sub])
+        return item_in(log.at(reader, lineage, seq), sub)
 
     # --- registering ---
 

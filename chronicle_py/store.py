@@ -17,6 +17,7 @@ from chronicle_py.branches import BranchInfo
 from chronicle_py.compacting import CompactReport, backup, compact
 from chronicle_py.deep_stats import DeepStats, deep_stats
 from chronicle_py.engine import Clock, Engine, Entropy
+from chronicle_py.erasing import EraseReport, erase
 from chronicle_py.errors import InvalidName, InvalidOperation, NotFound
 from chronicle_py.event import Event, bind, event_type
 from chronicle_py.following import Follower, follow
@@ -330,6 +331,20 @@ class Store:
         """
         request = checked_request(dry_run, expire_reflog, branches, older_than, unused_blobs)
         return gc(self._engine, request, _checked_progress("gc", progress))
+
+    def erase(
+        self, event: str | Event | Iterable[str | Event], reason: str, progress: Progress | None = None
+    ) -> EraseReport:
+        """Takes the payload of an event (or of several, by id) out of the log and of all that was made of it, for good.
+
+        `reason`: 1 to 255 bytes, kept with the event; write nothing personal into it. Type, time, slot and ids stay,
+        and the chain of ids still verifies. Reading the event, or an item that it brought, gives an `Erased`; states
+        after it are folded anew. Blobs go that only erased events refer to. What was erased before stays as it is.
+        NotFound for an unknown id, InvalidOperation inside a transaction: erasing is one of its own. The file holds the
+        bytes in free pages until `compact`; backups and exports made before keep them. O(events after it on its
+        branches + objects).
+        """
+        return erase(self._engine, event, reason, _checked_progress("erase", progress))
 
     def compact(self, progress: Progress | None = None) -> CompactReport:
         """Writes the store anew without free room and puts it in the place of its file; other processes go on with it.

@@ -1,8 +1,9 @@
 """Sweeping: removing the objects that nothing in a store needs any more.
 
-A node is needed while a directory's state refers to it. A blob is needed while an event, a slot's initial value or a
-state refers to it. A blob that nothing refers to may have been put for an event that is still to come, and nobody can
-say how old it is: so only those blobs go of which the caller says that something referred to them once, or all.
+A node is needed while a directory's state refers to it. A blob is needed while an event that was not erased, a slot's
+initial value or a state refers to it. A blob that nothing refers to may have been put for an event that is still to
+come, and nobody can say how old it is: so only those blobs go of which the caller says that something referred to them
+once, or all.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _referred(removal: Removal, kept: Kept) -> set[bytes]:
             found.update(_split(payload_blobs(record.initial)))
     for key, stored in removal.scan(EVENTS):
         event = checked_event(stored, "{}/{}".format(*unpack_position(key)))
-        if event.refs is not None and event.refs[0] and kept(*unpack_position(key)):
+        if event.refs is not None and event.refs[0] and not event.is_erased and kept(*unpack_position(key)):
             found.update(_split(event.refs[0]))
     return found
 

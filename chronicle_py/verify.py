@@ -14,8 +14,9 @@ import msgspec
 from blake3 import blake3
 
 from chronicle_py import records
+from chronicle_py.erased import DIGEST_SIZE, decode_stub, fits
 from chronicle_py.errors import ChronicleError
-from chronicle_py.event import BLOB, NODE, Event, decode_event, event_id
+from chronicle_py.event import BLOB, NODE, SALT_SIZE, Event, decode_event, event_id
 from chronicle_py.feed_gone import GONE
 from chronicle_py.kv import BLOCKS, CAUSES, EVENTS, FEED, IDS, LINEAGES, META, OBJECTS, REFLOG, REFS, SLOTS, Reader
 from chronicle_py.records import BLOCK, Lineage, Ref, pack_position, unpack_position
@@ -235,6 +236,10 @@ class _Check:
                 f"events {lineage}/{seq}",
                 f"its bytes do not hash to its id {event.id[:12]}: header, salt or payload was changed",
             )
+        if len(event.salt) not in (SALT_SIZE, DIGEST_SIZE):
+            self.report(f"events {lineage}/{seq}", f"its salt has {len(event.salt)} bytes")
+        elif event.is_erased and ((stub := decode_stub(event.raw)) is None or not fits(event.key, stub)):
+            self.report(f"events {lineage}/{seq}", "what is left of its erased payload was changed")
         if event.seq != seq:
             self.report(f"events {lineage}/{seq}", f"says it is at sequence {event.seq}")
         if event.refs is not None:
@@ -243,7 +248,7 @@ class _Check:
 
     def _references(self, lineage: int, seq: int, event: Event) -> None:
         where = f"events {lineage}/{seq}"
-        for blob in event.blobs:
+        for blob in () if event.is_erased else event.blobs:
             if self._reader.get(OBJECTS, bytes.fromhex(blob)) is None and not self._known_lost(bytes.fromhex(blob)):
                 self.report(where, f"refers to blob {blob[:12]}, which is missing")
         for relation, ids in ((records.CAUSED_BY, event.caused_by), (records.LINKED_TO, event.linked_to)):

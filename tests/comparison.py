@@ -12,8 +12,15 @@ import msgspec
 import pytest
 from model import Item, Spec
 
-encode = msgspec.msgpack.Encoder().encode
-encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
+from chronicle_py.erased import ERASED_EXT, encode_erased
+
+
+def _encode_erased(value: Any) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(ERASED_EXT, encode_erased(value))
+
+
+encode = msgspec.msgpack.Encoder(enc_hook=_encode_erased).encode
+encode_sorted = msgspec.msgpack.Encoder(enc_hook=_encode_erased, order="sorted").encode
 
 
 def _check_value(view: Any, state: Any) -> bytes:

@@ -20,6 +20,8 @@ class Happened(NamedTuple):
     type: str
     slot: str | None
     payload: Any
+    before: Any = None  # the payload of an erased event, of which only the shape counts
+    erased: bool = False
 
 
 class Spec(NamedTuple):
@@ -71,8 +73,18 @@ def _value(state: Any, event: Happened, spec: Spec) -> Any:
     return event.payload if event.slot is None or event.type == "state.set" else state
 
 
+def _shaped(event: Happened) -> Any:
+    """The payload of an operation on a list, with what is left of an erased one in the place of each item."""
+    before, gone = event.before, event.payload
+    if event.type == "state.set" and isinstance(before, list):
+        return [gone] * len(before)
+    if event.type == "state.edit":
+        return {"index": before["index"], "item": gone}
+    return before if event.type == "state.redact" else gone
+
+
 def _log(state: list[Item], event: Happened, spec: Spec) -> list[Item]:
-    payload = event.payload
+    payload = _shaped(event) if event.erased else event.payload
     if event.slot is None or event.type == "state.append":
         return [*state, Item(payload, event.id)]
     if event.type == "state.set" and isinstance(payload, list):
@@ -86,6 +98,8 @@ def _log(state: list[Item], event: Happened, spec: Spec) -> list[Item]:
 
 
 def _tree(state: dict[str, Any], event: Happened, spec: Spec) -> dict[str, Any]:
+    if event.erased:
+        return state
     ops = event.payload if event.type == "state.batch" else [event.payload]
     for op in ops:
         if "value" in op:
@@ -96,6 +110,8 @@ def _tree(state: dict[str, Any], event: Happened, spec: Spec) -> dict[str, Any]:
 
 
 def _document(state: Any, event: Happened, spec: Spec) -> Any:
+    if event.erased:
+        return state
     if event.type == "state.set":
         return event.payload
     if event.type == "state.patch":
@@ -222,6 +238,18 @@ class Model:
     def restore(self, name: str) -> None:
         history, self.origin[name] = self.deleted[name]
         self.move("restore", name, history)
+
+    def histories(self) -> list[History]:
+        """All that is named anywhere."""
+        past = [h for moves in self.moves.values() for _, before, after in moves for h in (before, after) if h]
+        return [*self.branches.values(), *past, *(history for history, _ in self.deleted.values())]
+
+    def erase(self, id: str, left: Any) -> None:
+        """Puts what is left of an event in the place of its payload, wherever it is."""
+        for history in self.histories():
+            for at, event in enumerate(history):
+                if event.id == id and not event.erased:
+                    history[at] = event._replace(payload=left, before=event.payload, erased=True)
 
     def reachable(self, name: str) -> dict[str, History]:
         """Where a rewind may go: event id -> the history that ends in it."""

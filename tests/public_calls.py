@@ -127,6 +127,7 @@ def store_calls() -> dict[str, Call]:
             ("main", ["note"], ["tree"], "now"),
             "branch types slots start",
         ),
+        "erase": Call(lambda s, *a: s.erase(*a), ((), "asked for", None), "event reason progress"),
         "verify": Call(lambda s, deep, progress: s.verify(deep, progress), (False, None), "deep progress"),
     }
 

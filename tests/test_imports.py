@@ -239,6 +239,7 @@ SIGNATURES: list[tuple[Any, str]] = [
     (Store.transaction, ""),
     (Store.sync, ""),
     (Store.stats, ""),
+    (Store.erase, "event, reason, progress=None"),
     (Store.close, ""),
     (Store.verify, "deep=False, progress=None"),
     (Branch.append, "type, payload, *, caused_by=(), linked_to=(), expect=None"),

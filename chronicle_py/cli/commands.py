@@ -5,6 +5,7 @@ from chronicle_py.cli import (  # noqa: F401  (they register)
     checking,
     compiling,
     conversation,
+    erasing,
     exchanging,
     following,
     history,

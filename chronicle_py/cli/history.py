@@ -225,8 +225,12 @@ def show(
     ):  # fmt: skip
         if ids:
             rows.append((name, ", ".join(ids)))
+    if event.erased is not None:
+        rows.append(("erased", f"{preview.clean(event.erased.reason)} ({output.when(event.erased.time)})"))
     for name, value in rows:
         output.say(f"{name:<11} {value}")
+    if event.erased is not None:
+        return
     output.say("")
     output.say(output.pretty(output.event_json(event)["payload"]))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from chronicle_py import Event
+from chronicle_py import Erased, Event
 from chronicle_py.event import decode_payload
 from chronicle_py.exchange import to_json
 
@@ -34,6 +34,8 @@ def compact(value: Any) -> str:
     """A value as one line of JSON."""
     if isinstance(value, str):
         return clean(value[:_MOST])
+    if isinstance(value, Erased):
+        return f"erased: {clean(value.reason)}"
     try:
         return clean(msgspec.json.encode(to_json(value)).decode()[:_MOST])
     except RecursionError:
@@ -94,6 +96,9 @@ def _call(name: Any, arguments: Any) -> str:
 
 def event_line(event: Event, kinds: Mapping[str, str], width: int = _MOST) -> str:
     """What an event did, in at most `width` characters. `kinds`: slot id -> kind."""
+    if event.erased is not None:
+        what = event.type if event.slot is None else f"{event.slot} {event.type}"
+        return cut(f"{clean(what)} {compact(event.erased)}", width)
     if event.type == "state.append" and event.slot == MESSAGES and kinds.get(MESSAGES) == "append_log":
         return item_line(decode_payload(event.raw), width)
     return cut(_event_line(event, kinds, width), width)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from chronicle_py.context.compiled import Compiled
     from chronicle_py.context.context_log import Relation
     from chronicle_py.context.conversation import Conversation
+    from chronicle_py.context.erasing_messages import ErasedMessage
     from chronicle_py.context.injections import Injection
     from chronicle_py.context.log_view import ContextLog, LogEntry
     from chronicle_py.context.manager import ContextManager, ContextStats
@@ -45,6 +46,7 @@ _HOMES = {
     "compiled": ("Compiled",),
     "context_log": ("Relation",),
     "conversation": ("Conversation",),
+    "erasing_messages": ("ErasedMessage",),
     "injections": ("Injection",),
     "log_view": ("ContextLog", "LogEntry"),
     "manager": ("ContextManager", "ContextStats"),
@@ -85,6 +87,7 @@ __all__ = [
     "ContextManager",
     "ContextStats",
     "Conversation",
+    "ErasedMessage",
     "Extractive",
     "Injection",
     "LogEntry",

@@ -112,6 +112,8 @@ class BranchView:
         with self._engine.read() as reader:
             pairs = read_rows(self._engine, reader, self.head, rows)
         for event, edit in pairs:
+            if event.seq != seq and (event.is_erased or (edit is not None and edit.is_erased)):
+                continue  # since this view was made
             self._size += len(bytes((edit or event).raw))
             self._seen[event.seq] = viewed(message_of(event, edit))
             if edit is not None:
@@ -157,7 +159,7 @@ class RecentViews:
         epoch = engine.slots.table(reader).epoch
         if epoch != self._epoch:  # erasures and compactions change what was read
             with self._lock:
-                self._epoch, self._views = epoch, {}
+                self._epoch, self._views, self._texts = epoch, {}, {}
         found = self._views.get(head.lineage)
         if found is not None and found.head == head and found._tokenizer is tokenizer:
             return found

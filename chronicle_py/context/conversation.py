@@ -17,8 +17,9 @@ from chronicle_py.branch import Branch
 from chronicle_py.context import query
 from chronicle_py.context.blocks import Block, parse, plain
 from chronicle_py.context.branch_view import BranchView, RecentViews
+from chronicle_py.context.erasing_messages import ErasedMessage, erase_message
 from chronicle_py.context.media import Upload, restored, stored
-from chronicle_py.context.message import EVENT_TYPES, Message, facts, message_of, metadata_of, role_of
+from chronicle_py.context.message import EVENT_TYPES, Message, erased_since, facts, message_of, metadata_of, role_of
 from chronicle_py.context.message_events import Head, head_of, read_rows, state_at
 from chronicle_py.context.message_index import MessageIndex, MessageIndexState, Row
 from chronicle_py.context.payloads import (
@@ -34,7 +35,7 @@ from chronicle_py.context.tokens import Counts, Tokenizer
 from chronicle_py.context.tokens import tokenizer as tokenizer_of
 from chronicle_py.errors import InvalidOperation, NotFound
 from chronicle_py.event import Event, encode_payload
-from chronicle_py.kv import Reader
+from chronicle_py.kv import Progress, Reader
 from chronicle_py.names import check_name, check_slot
 from chronicle_py.store import Store
 
@@ -146,6 +147,25 @@ class Conversation:
             payload = RemovePayload(start.id, start.seq, stop.id, stop.seq)
             self.branch.append(REMOVE, payload, slot=self._slot_of_events)
             return end - at + 1
+
+    def erase(self, id: Id, reason: str, progress: Progress | None = None) -> ErasedMessage:
+        """Erases a message for good, with its edits, the summaries made of it, and its copies in context logs, on all
+        branches and as it ever was. What is left is that there was one. See `store.erase` for what that means.
+
+        NotFound for an id of no event, InvalidOperation for one of no message of this conversation, and inside a
+        transaction. What a model had before it while it wrote something else (another summary, an answer) is not
+        looked for. O(events after it on its branches + objects).
+        """
+        found = self.store.event(id.id if isinstance(id, Event) else id)
+        self._must_be_message(found)
+        return erase_message(self._engine, found, reason, progress)
+
+    def _must_be_message(self, event: Event) -> None:
+        if event.type != MESSAGE or event.slot != self._slot_of_events:
+            raise InvalidOperation(
+                f"event {event.id[:12]} is no message of this conversation: its type is {event.type!r}"
+                + (f", its slot {event.slot!r}" if event.slot else "")
+            )
 
     @property
     def _slot_of_events(self) -> str | None:
@@ -285,11 +305,9 @@ class Conversation:
             raise InvalidOperation(f"a message is named by its id, a str, not by {id!r:.80}")
         place = self._head(reader, id)
         event = self._engine.log.at(reader, place.lineage, place.seq)
-        if event.type != MESSAGE or event.slot != self._slot_of_events:
-            raise InvalidOperation(
-                f"event {event.id[:12]} is no message of this conversation: its type is {event.type!r}"
-                + (f", its slot {event.slot!r}" if event.slot else "")
-            )
+        self._must_be_message(event)
+        if event.erased is not None:
+            raise erased_since(event, event.erased)
         where = f"branch {self.branch.name!r}" + (f" as of sequence {head.seq}" if past else "")
         if event.seq > head.seq:
             raise NotFound(f"message {event.id[:12]} was added at sequence {event.seq}, so it is not on {where}")

@@ -36,14 +36,18 @@ class FoldedSlot:
             store.register_state(id, reducer=reducer, types=types, sources=sources)
         self._kind = Custom(id, reducer, self._engine.objects)
         self._own = Slot(id, _record(reducer, types, sources), self._kind)
-        self._states: dict[int, tuple[int, bytes, Any]] = {}  # lineage -> (sequence, event id, state)
+        self._epoch = b""
+        self._states: dict[int, tuple[int, bytes, Any]] = {}  # of the epoch: lineage -> (sequence, event id, state)
 
     def state(self, head: Head) -> Any:
         """The state at a head, not to be changed. O(log n + K), or folded from the first event on at first."""
         with self._engine.read() as reader:
-            found = self._engine.slots.table(reader).by_id.get(self.id)
+            table = self._engine.slots.table(reader)
+            found = table.by_id.get(self.id)
             if found is not None and found.identity == self._kind.identity:
                 return self._kind.copy(self._engine.checkpoints.state(reader, head.lineage, head.seq, found))
+            if table.epoch != self._epoch:  # an erasure changes what was folded
+                self._epoch, self._states = table.epoch, {}
             return self._kind.copy(self._folded(reader, head))
 
     def _folded(self, reader: Reader, head: Head) -> Any:

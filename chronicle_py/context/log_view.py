@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import msgspec
 
-from chronicle_py.context.blocks import Block, parse, plain
+from chronicle_py.context.blocks import Block, Text, parse, plain
 from chronicle_py.context.compiled import Compiled, system_text
 from chronicle_py.context.context_log import (
     LOG_ADD,
@@ -232,8 +232,13 @@ class ContextLog(Sequence[LogEntry]):
         return [self._entry(row, *events) for row, events in zip(rows, found, strict=True)]
 
     def _entry(self, row: LogRow, added: Event, held: Event) -> LogEntry:
+        if added.erased is not None:
+            raise NotFound(f"entry {added.id[:12]} was erased: {added.erased.reason}")
         source = _decode_source(added.raw).source
-        blocks = restored(parse(_decode_content(held.raw).blocks or []), self._conversation.store)
+        if held.erased is not None:  # the message's event alone: erasing the message takes the entry out
+            blocks: list[Block] = [Text(f"[erased: {held.erased.reason}]")]
+        else:
+            blocks = restored(parse(_decode_content(held.raw).blocks or []), self._conversation.store)
         return LogEntry(
             id=added.id, seq=row.seq, participant=row.participant, role=row.role, blocks=blocks, tokens=row.tokens,
             source=source, relation=row.relation, cache=row.cache,

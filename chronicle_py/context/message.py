@@ -22,6 +22,8 @@ from chronicle_py.context.payloads import (
     RemovePayload,
 )
 from chronicle_py.context.tokens import Tokenizer, count_blocks
+from chronicle_py.erased import Erased
+from chronicle_py.errors import NotFound
 from chronicle_py.event import Event, event_type
 
 Role = Literal["user", "assistant", "system"]
@@ -80,7 +82,11 @@ def facts(blocks: list[Block], participant: str, role: Role, tokenizer: Tokenize
 
 
 def message_of(event: Event, edit: Event | None) -> Message:
-    """The message of a `message` event and the last edit of it. Media stay references to blobs."""
+    """The message of a `message` event and the last edit of it. Media stay references to blobs. NotFound where one of
+    them was erased since the caller looked up what stands."""
+    for read in (event, edit):
+        if read is not None and read.erased is not None:
+            raise erased_since(event, read.erased)
     payload: MessagePayload = _decode_message(event.raw)
     content: MessagePayload | EditPayload = payload if edit is None else _decode_edit(edit.raw)
     return Message(
@@ -99,7 +105,13 @@ def message_of(event: Event, edit: Event | None) -> Message:
     )
 
 
+def erased_since(message: Event, erased: Erased) -> NotFound:
+    return NotFound(f"message {message.id[:12]} was erased: {erased.reason}")
+
+
 def metadata_of(event: Event) -> dict[str, Any]:
     """The metadata of a `message` event alone; its content is skipped, not decoded."""
+    if event.erased is not None:
+        raise erased_since(event, event.erased)
     found: dict[str, Any] = _decode_metadata(event.raw).metadata
     return found

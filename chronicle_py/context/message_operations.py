@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from chronicle_py.context.conversation import Conversation, Id
+from chronicle_py.context.erasing_messages import ErasedMessage
 from chronicle_py.context.message import Message
 from chronicle_py.event import Event
+from chronicle_py.kv import Progress
 
 
 class MessageOperations(ABC):
@@ -54,6 +56,13 @@ class MessageOperations(ABC):
         removed = self._conversation.remove_range(first, last)
         self._noted()
         return removed
+
+    def erase_message(self, id: Id, reason: str, progress: Progress | None = None) -> ErasedMessage:
+        """Erases a message for good, on all branches, with its edits, the summaries made of it and its copies in
+        context logs; see `Conversation.erase`. What they covered is planned again without it."""
+        erased = self._conversation.erase(id, reason, progress)
+        self._noted()
+        return erased
 
     def message(self, id: Id, at: int | str | Event | None = None) -> Message:
         """A message as it stands, or with `at` (sequence or event id) as it stood. NotFound where it does not."""

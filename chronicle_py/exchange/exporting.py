@@ -97,7 +97,7 @@ class _Export:
                 with self._engine.read() as reader:
                     events = self._engine.log.events(reader, lineage, at, min(at + BATCH - 1, last))
                 for event in events:
-                    if event.refs is not None and event.refs[0]:
+                    if event.refs is not None and event.refs[0] and not event.is_erased:
                         yield from self._blobs_of(event.refs[0])
                     yield event_line(event)
                 self._event_count += len(events)

@@ -4,7 +4,7 @@ Readable JSON says less than MessagePack: it has no bytes, no NaN, no keys that 
 that are not each other's inverse:
 
     to_json    any payload as JSON for people and programs: {"$blob": hex}, {"$bytes": base64}, {"$float": "nan"},
-               {"$time": ISO 8601}, {"$ext": [code, base64]}; a key that is no string is shown as one
+               {"$time": ISO 8601}, {"$ext": [code, base64]}, {"$erased": …}; a key that is no string is shown as one
     from_json  JSON as a payload, in which {"$blob": hex} alone is special: a reference to a blob
 
 `faithful` tells whether a payload's JSON leads back to the very same bytes.
@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from chronicle_py.erased import Erased
 from chronicle_py.errors import InvalidOperation
 from chronicle_py.event import BlobRef, decode_payload, encode_payload
 
@@ -41,6 +42,8 @@ def to_json(value: Any) -> Any:
         return {"$bytes": b64encode(value).decode()}
     if isinstance(value, BlobRef):
         return {_BLOB_KEY: value.hash}
+    if isinstance(value, Erased):
+        return {"$erased": {"reason": value.reason, "time": value.time}}
     if isinstance(value, datetime):
         return {"$time": value.isoformat()}
     if isinstance(value, msgspec.msgpack.Ext):

@@ -7,7 +7,7 @@ refers to it:
 
 The `end` line counts the others, so that a file that was cut short is noticed. An event line carries all that its id is
 computed from: header fields, salt and the payload, as JSON, and as base64 in `bytes` where the JSON would not lead back
-to the same bytes.
+to the same bytes. Of an erased event it carries `erased` instead: the digest of its payload, why it went, and when.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Final
 
 import msgspec
 
-from chronicle_py.errors import ChronicleError, FormatVersion
-from chronicle_py.event import Event, build_event, payload_blobs
+from chronicle_py.erased import DIGEST_SIZE, check_reason, decode_stub, encode_stub
+from chronicle_py.errors import ChronicleError, CorruptStore, FormatVersion
+from chronicle_py.event import SALT_SIZE, Event, build_erased, build_event, payload_blobs
 from chronicle_py.exchange.json_form import faithful, from_json
 from chronicle_py.names import check_name, check_slot
 from chronicle_py.objects import pack_blob
@@ -59,19 +60,28 @@ class BlobLine(_Line, frozen=True, tag="blob"):
     data: str  # base64
 
 
+class ErasedLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    digest: str  # by which the payload entered the id, hex
+    reason: str
+    time: int
+    kept: tuple[int, ...] | None = None  # what folds have to know
+    blobs: tuple[str, ...] = ()  # that the payload referred to; they need not be there
+
+
 class EventLine(_Line, frozen=True, tag="event"):
     id: str
     seq: int
     type: str
     time: int
-    salt: str
-    payload: msgspec.Raw
+    salt: str = ""
+    payload: msgspec.Raw = msgspec.Raw(b"null")
     parents: tuple[str, ...] = ()
     slot: str | None = None
     schema: int = 0
     caused_by: tuple[str, ...] = ()
     linked_to: tuple[str, ...] = ()
     bytes: str | None = None  # of the payload, base64
+    erased: ErasedLine | None = None
 
 
 class BranchLine(_Line, frozen=True, tag="branch"):
@@ -133,12 +143,27 @@ def blob_line(key: bytes, media_type: str, data: bytes) -> bytes:
 
 
 def event_line(event: Event) -> bytes:
+    if event.is_erased:
+        return _erased_line(event)
     payload = bytes(event.raw)
     text, exact = faithful(payload)
     return encode(
         EventLine(
             event.id, event.seq, event.type, event.time, event.salt.hex(), msgspec.Raw(text), event.parents, event.slot,
             event.schema, event.caused_by, event.linked_to, None if exact else b64encode(payload).decode(),
+        )
+    )  # fmt: skip
+
+
+def _erased_line(event: Event) -> bytes:
+    stub = decode_stub(event.raw)
+    if stub is None:
+        raise CorruptStore(f"what is left of event {event.id} is damaged. `chronicle verify` lists the damage")
+    erased = ErasedLine(event.salt.hex(), stub.reason, stub.time, stub.kept, event.blobs)
+    return encode(
+        EventLine(
+            event.id, event.seq, event.type, event.time, parents=event.parents, slot=event.slot, schema=event.schema,
+            caused_by=event.caused_by, linked_to=event.linked_to, erased=erased,
         )
     )  # fmt: skip
 
@@ -161,6 +186,7 @@ class ReadEvent(msgspec.Struct, frozen=True, gc=False):
     parent: bytes  # b"" for the first event of a history
     slot: str | None
     refs: tuple[bytes, bytes, bytes] | None
+    erased: bool = False
 
 
 def key_of(text: str, what: str) -> bytes:
@@ -201,22 +227,28 @@ def read_event(line: EventLine) -> ReadEvent:
         raise BadLine(
             f"event {line.id[:12]} has sequence {line.seq} and {len(line.parents)} parents, which do not agree"
         )
-    payload = _payload(line.payload, line.bytes, "the payload")
+    gone = line.erased
+    payload = b"" if gone is not None else _payload(line.payload, line.bytes, "the payload")
     try:
         check_name("an event type", line.type)
         if line.slot is not None:
             check_slot(line.slot)
-        salt = bytes.fromhex(line.salt)
-        blobs = payload_blobs(payload)
+        salt = bytes.fromhex(line.salt if gone is None else gone.digest)
+        blobs = payload_blobs(payload) if gone is None else _keys(gone.blobs, "a blob's id")
         causes, links = _keys(line.caused_by, "a cause"), _keys(line.linked_to, "a link")
         refs = (blobs, causes, links) if blobs or causes or links else None
         parent = _keys(line.parents, "a parent")
-        found, stored = build_event(line.type, line.time, parent, line.seq, line.slot, line.schema, refs, salt, payload)
+        header = (line.type, line.time, parent, line.seq, line.slot, line.schema, refs)
+        if gone is None:
+            found, stored = build_event(*header, salt, payload)
+        else:
+            check_reason(gone.reason)
+            found, stored = build_erased(*header, salt, lambda id: encode_stub(id, gone.reason, gone.time, gone.kept))
     except (ChronicleError, ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise BadLine(f"event {line.id[:12]}: {error}") from None
-    if found != key or len(salt) != 16:
+    if found != key or len(salt) != (SALT_SIZE if gone is None else DIGEST_SIZE):
         raise BadLine(f"event {line.id[:12]}: its contents have the id {found.hex()[:12]}; the line was changed")
-    return ReadEvent(key, stored, line.seq, parent, line.slot, refs)
+    return ReadEvent(key, stored, line.seq, parent, line.slot, refs, gone is not None)
 
 
 def read_blob(line: BlobLine) -> tuple[bytes, bytes]:

@@ -198,7 +198,7 @@ class _Restore:
                 f"event {event.key.hex()[:12]} belongs to slot {event.slot!r}, which is registered neither in the file "
                 "before it nor in the store"
             )
-        blobs = event.refs[0] if event.refs is not None else b""
+        blobs = event.refs[0] if event.refs is not None and not event.erased else b""
         for i in range(0, len(blobs), 32):
             key = blobs[i : i + 32]
             if key not in self._blobs:

@@ -186,7 +186,7 @@ class Finder:
         if there == stored:
             return
         short = event.key[:_SHORT]
-        writer.put(EVENTS, short, place + stored, overwrite=False)
+        writer.put(EVENTS, short, place + stored, overwrite=event.is_erased)  # the payload may be on an old page still
         writer.put(BLOCKS, place + short, b"")
         above = event.parent_keys[:_SHORT].ljust(_SHORT, b"\0")
         writer.put(CAUSES, above + pack_number(event.seq) + short, b"")

@@ -231,7 +231,7 @@ class Rebuilding:
             self.made[number] = record
         tx.write_event(number, event.seq, event.key, stored, event.refs)
         self.events += 1
-        if event.refs is not None and event.refs[0]:
+        if event.refs is not None and event.refs[0] and not event.is_erased:
             self._blobs(event)
         if event.seq % BLOCK == 0:
             self._engine.checkpoints.close_block(tx, number, event.seq)

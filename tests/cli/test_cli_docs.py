@@ -17,7 +17,7 @@ COMMANDS = (
     "init", "import", "append", "log", "follow", "show", "branches", "fork", "orphan", "rewind", "reflog",
     "delete-branch", "restore-branch", "slots", "state", "diff", "blob", "replay", "verify", "stats", "export",
     "messages", "say", "compile", "context-stats", "summarize", "search", "pin", "pins", "unpin",
-    "index", "indexes", "find", "gc", "compact", "backup", "salvage", "migrate",
+    "index", "indexes", "find", "gc", "compact", "backup", "erase", "salvage", "migrate",
 )  # fmt: skip
 
 
