@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import time
 from pathlib import Path
 
+import lmdb
 import pytest
 from conftest import Opener
 from hypothesis import given, settings
@@ -22,7 +24,7 @@ from soak.ledger import Effect, Intent, Ledger
 from soak.result import Result
 
 import chronicle_py as chronicle
-from chronicle_py import CorruptStore, InvalidOperation, Store
+from chronicle_py import CorruptStore, InvalidOperation, Store, StoreFull, lmdb_kv
 from chronicle_py.context.importers import archive, read_bytes
 
 
@@ -114,6 +116,43 @@ def test_the_ledger_sees_lost_events_halves_and_branches_that_nobody_made(store:
 def test_a_lock_file_has_all_its_blocks_so_that_a_full_disk_cannot_end_the_process(opener: Opener) -> None:
     lock = Path(f"{opener().path}-lock").stat()
     assert lock.st_blocks * 512 >= lock.st_size >= 64 * 1024
+
+
+def test_a_compaction_without_room_for_a_lock_file_changes_nothing(
+    opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opener()
+    store.branch().append("note", 1)
+    reserve = lmdb_kv._reserve
+
+    def full(lock: str) -> None:
+        if lock.endswith("-new"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        reserve(lock)
+
+    monkeypatch.setattr(lmdb_kv, "_reserve", full)
+    with pytest.raises(StoreFull, match=r"compacting .*free some space"):
+        store.compact()
+    assert store.branch().append("note", 2).seq == 2
+    assert sorted(os.listdir(tmp_path)) == ["store", "store-lock"]
+    monkeypatch.undo()
+    store.compact()
+    assert [event.payload for event in store.branch().events()] == [1, 2]
+
+
+def test_a_file_with_the_inode_of_one_just_closed_is_opened_a_moment_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, refusals = lmdb.open, iter(range(3))
+
+    def late(path: bytes, **options: object) -> lmdb.Environment:
+        if next(refusals, None) is not None:
+            raise lmdb.Error(f"The environment {path!r} is already open in this process.")
+        return opened(path, **options)
+
+    monkeypatch.setattr(lmdb, "open", late)
+    with chronicle.open(tmp_path / "store", durability="relaxed") as store:
+        assert store.branch().append("note", 1).seq == 1
 
 
 def test_a_writer_that_goes_on_for_long_notices_that_a_reader_died(opener: Opener, tmp_path: Path) -> None:
