@@ -10,6 +10,7 @@ import os
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -145,7 +146,7 @@ def test_a_file_with_the_inode_of_one_just_closed_is_opened_a_moment_later(
 ) -> None:
     opened, refusals = lmdb.open, iter(range(3))
 
-    def late(path: bytes, **options: object) -> lmdb.Environment:
+    def late(path: bytes, **options: Any) -> lmdb.Environment:
         if next(refusals, None) is not None:
             raise lmdb.Error(f"The environment {path!r} is already open in this process.")
         return opened(path, **options)
