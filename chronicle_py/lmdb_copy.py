@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
-import lmdb
-
 from chronicle_py.kv import META, SPACE_NAMES, Progress
+from chronicle_py.lmdb_env import open_env
 
 _BATCH: Final = 4096  # records put at once
 _COMMIT: Final = 16  # batches to a commit: what is not committed is in memory
@@ -35,8 +34,8 @@ def copy_snapshot(
     """
     total = sum(txn.stat(db)["entries"] for db in dbs)
     done = 0
-    env = lmdb.open(
-        os.fsencode(path), subdir=False, map_size=map_size, max_dbs=len(SPACE_NAMES) + 5, sync=False, metasync=False,
+    env = open_env(
+        path, map_size=map_size, max_dbs=len(SPACE_NAMES) + 5, sync=False, metasync=False,
         lock=False,
     )  # fmt: skip
     try:

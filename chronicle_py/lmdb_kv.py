@@ -45,6 +45,7 @@ import lmdb.verify
 from chronicle_py.errors import ChronicleError, CorruptStore, InvalidOperation, NotFound, ReadOnly, StoreFull
 from chronicle_py.kv import SPACE_NAMES, Progress, Reader, Writer
 from chronicle_py.lmdb_copy import copy_snapshot, sync_file
+from chronicle_py.lmdb_env import open_env
 from chronicle_py.rescue.layout import PageFile
 from chronicle_py.rescue.walk import walk
 from chronicle_py.shown import shown
@@ -57,6 +58,8 @@ DEFAULT_MAP_SIZE: Final = 64 << 30 if sys.maxsize > 1 << 32 and os.name == "posi
 MAX_MAP_SIZE: Final = 64 << 40  # half of what processes can address on x86-64
 MAX_READERS: Final = 1024
 _LOOK_EVERY: Final = 0.02  # seconds between two looks at whether the file was replaced, for reads
+_FRESH: Final = "-new"  # ends the name of a lock file that is about to replace one
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLEAR_EVERY: Final = 1.0  # seconds between two looks of a writer for readers that were killed
 _LOCK_SIZE: Final = 64 * (MAX_READERS + 16)  # bytes of a lock file: a cache line for each reader, a few for the locks
 
@@ -265,9 +268,8 @@ class LmdbFile:
         new = _size(self.path) == 0
         try:
             _reserve(self.path + "-lock")
-            env = lmdb.open(
-                os.fsencode(self.path),
-                subdir=False,
+            env = open_env(
+                self.path,
                 map_size=self.map_size,
                 max_dbs=len(SPACE_NAMES) + 5,
                 max_readers=MAX_READERS,
@@ -330,8 +332,9 @@ class LmdbFile:
             # py-lmdb keeps handles of write transactions only, so that this waits for whoever is writing.
             with env.begin(write=True) as txn:
                 if _identity(self.path) == self._attached[0]:  # no compaction is at work: it would hold this lock
-                    with suppress(OSError):
-                        os.unlink(self.compact_path)
+                    for left in (self.compact_path, f"{self.path}-lock{_FRESH}"):
+                        with suppress(OSError):
+                            os.unlink(left)
                 return [env.open_db(name.encode(), txn=txn, create=new) for name in SPACE_NAMES]
         except lmdb.NotFoundError:
             raise InvalidOperation(
@@ -468,10 +471,13 @@ class LmdbFile:
             os.chown(self.compact_path, found.st_uid, found.st_gid)
         try:
             with _alone_in(self._folder):
+                fresh = _fresh_lock(lock)  # first: without room for it nobody could open the new file
                 os.rename(self.compact_path, self.path)
-                _new_lock(lock)
+                _new_lock(fresh, lock)
                 sync_file(self._folder)
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                _refuse(error, "compacting", self.path)
             raise ReadOnly(
                 f"compacting {self.path}: {error}. Give this user the right to replace files there"
             ) from error
@@ -568,7 +574,7 @@ def _reserve(lock: str) -> None:
     try:
         os.posix_fallocate(file, 0, size or _LOCK_SIZE)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in _NO_ROOM:
             raise
     finally:
         os.close(file)
@@ -593,13 +599,23 @@ def _alone_in(folder: str) -> Iterator[None]:
         os.close(held)
 
 
-def _new_lock(path: str) -> None:
-    """Puts an empty lock file, with the same rights, in the place of one that others go on using."""
-    mode = modes.S_IMODE(os.stat(path).st_mode)
-    fresh = path + "-new"
-    os.close(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode))
-    os.chmod(fresh, mode)
+def _new_lock(fresh: str, path: str) -> None:
+    """Puts a fresh lock file in the place of one that others go on using."""
     os.rename(fresh, path)
+
+
+def _fresh_lock(path: str) -> str:
+    """Makes such a file, with the same rights and all its blocks; its path. A killed one's is removed at opening."""
+    mode = modes.S_IMODE(os.stat(path).st_mode)
+    fresh = path + _FRESH
+    os.close(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode))
+    try:
+        os.chmod(fresh, mode)
+        _reserve(fresh)
+    except OSError:
+        os.unlink(fresh)
+        raise
+    return fresh
 
 
 def _keys_of_process(path: str, subdir: bool) -> tuple[Any, ...]:

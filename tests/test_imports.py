@@ -137,7 +137,7 @@ def test_the_pure_core_reads_no_clock_file_or_store(name: str) -> None:
 
 def test_only_two_modules_import_lmdb() -> None:
     users = {name for name in FILES if "lmdb" in imports(name, everything=True)}
-    assert users == {f"{PACKAGE}.lmdb_kv", f"{PACKAGE}.lmdb_copy"}
+    assert users == {f"{PACKAGE}.{name}" for name in ("lmdb_kv", "lmdb_env")}
 
 
 def test_only_the_shell_names_the_lmdb_implementation() -> None:

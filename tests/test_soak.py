@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import lmdb
+import msgspec
 import pytest
+from blake3 import blake3
 from conftest import Opener
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +28,11 @@ from soak.ledger import Effect, Intent, Ledger
 from soak.result import Result
 
 import chronicle_py as chronicle
-from chronicle_py import CorruptStore, InvalidOperation, Store
+from chronicle_py import CorruptStore, InvalidOperation, List, Store, StoreFull, entries, lmdb_kv, nodes, records, runs
 from chronicle_py.context.importers import archive, read_bytes
+from chronicle_py.event import BLOB
+from chronicle_py.kv import SLOTS
+from chronicle_py.objects import unpack_blob
 
 
 def nothing_wrong(found: Result) -> None:
@@ -116,6 +125,43 @@ def test_a_lock_file_has_all_its_blocks_so_that_a_full_disk_cannot_end_the_proce
     assert lock.st_blocks * 512 >= lock.st_size >= 64 * 1024
 
 
+def test_a_compaction_without_room_for_a_lock_file_changes_nothing(
+    opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opener()
+    store.branch().append("note", 1)
+    reserve = lmdb_kv._reserve
+
+    def full(lock: str) -> None:
+        if lock.endswith("-new"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        reserve(lock)
+
+    monkeypatch.setattr(lmdb_kv, "_reserve", full)
+    with pytest.raises(StoreFull, match=r"compacting .*free some space"):
+        store.compact()
+    assert store.branch().append("note", 2).seq == 2
+    assert sorted(os.listdir(tmp_path)) == ["store", "store-lock"]
+    monkeypatch.undo()
+    store.compact()
+    assert [event.payload for event in store.branch().events()] == [1, 2]
+
+
+def test_a_file_with_the_inode_of_one_just_closed_is_opened_a_moment_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, refusals = lmdb.open, iter(range(3))
+
+    def late(path: bytes, **options: Any) -> lmdb.Environment:
+        if next(refusals, None) is not None:
+            raise lmdb.Error(f"The environment {path!r} is already open in this process.")
+        return opened(path, **options)
+
+    monkeypatch.setattr(lmdb, "open", late)
+    with chronicle.open(tmp_path / "store", durability="relaxed") as store:
+        assert store.branch().append("note", 1).seq == 1
+
+
 def test_a_writer_that_goes_on_for_long_notices_that_a_reader_died(opener: Opener, tmp_path: Path) -> None:
     store = opener()
     store.register_state("value", kind="value")
@@ -165,8 +211,6 @@ def test_a_file_that_others_write_to_is_not_taken_for_one_that_was_cut(tmp_path:
 
 
 def test_a_payload_that_is_no_messagepack_is_damage_and_one_of_another_shape_is_named() -> None:
-    import msgspec
-
     from chronicle_py.event import bind, build_event, checked_event, event_type
 
     class Point(msgspec.Struct):
@@ -182,7 +226,6 @@ def test_a_payload_that_is_no_messagepack_is_damage_and_one_of_another_shape_is_
 
 
 def test_a_lineage_that_goes_on_from_a_newer_one_is_damage_and_no_endless_walk(store: Store) -> None:
-    from chronicle_py import records
     from chronicle_py.kv import LINEAGES
 
     store.branch().append("note", 1)
@@ -206,7 +249,7 @@ def test_a_zip_that_unpacks_to_too_much_or_whose_offsets_lie_is_named(monkeypatc
 
 
 def test_a_document_and_a_lineage_that_no_operation_makes_are_damage(store: Store) -> None:
-    from chronicle_py import document, records
+    from chronicle_py import document
 
     with pytest.raises(CorruptStore, match="what no document can"):
         document.content(document.load(b"\x81\xa1a\x82\x01\x02\xa1b\x03", store._engine.objects))
@@ -214,3 +257,55 @@ def test_a_document_and_a_lineage_that_no_operation_makes_are_damage(store: Stor
     deep = records.seal(key, records.encode((1, 5, 0, -1, (1 << 64) - 1)))
     with pytest.raises(CorruptStore, match="does not decode"):
         records.decode_lineage(key, deep, "a lineage")
+
+
+def packed(*columns: object) -> bytes:
+    return msgspec.msgpack.encode(columns)
+
+
+LYING: dict[str, tuple[Callable[[], object], str]] = {
+    "a blob without a media type": (lambda: blob(b"\x00data"), "has no media type"),
+    "a blob that ends in its media type": (lambda: blob(b"\x09image"), "has no media type"),
+    "a media type that is no ASCII": (lambda: blob(b"\x02\xff\xfedata"), "has no media type"),
+    "a key that is no text": (lambda: entries.load_map_leaf(b"L" + packed([b"\xff"], 1)), "is no UTF-8"),
+    "a position of another length": (lambda: records.unseal_position(b"k", records.seal(b"k", b"x"), "it"), "position"),
+    "a lineage that no key has room for": (
+        lambda: records.decode_ref(b"k", records.seal(b"k", packed(1 << 40, 1, b"", False, 0, None, 0)), "it"),
+        "does not decode",
+    ),
+    "a child without entries": (lambda: nodes.load_row(b"I" + packed([0], bytes(32), [], [], [])), "without entries"),
+    "references to nowhere": (lambda: runs.unpack_runs(packed(4, -5, 1)), "cannot be"),
+    "a root of no levels": (lambda: List.decode(packed([], [], [[]], []), None)[0], "root of a collection"),
+    "a remainder of another size": (
+        lambda: List.decode(packed([0, 9], [], [[]], [[[1], bytes(32), [], [], []]]), None)[0],
+        "the node above it says 9",
+    ),
+}
+
+
+def blob(stored: bytes) -> object:
+    whole = BLOB + stored
+    return unpack_blob(blake3(whole).digest(), whole)
+
+
+@pytest.mark.parametrize("name", LYING)
+def test_bytes_that_decode_and_lie_are_damage(name: str) -> None:
+    act, words = LYING[name]
+    with pytest.raises(CorruptStore, match=words):
+        act()
+
+
+def test_a_slot_of_no_kind_or_with_a_beginning_of_another_is_damage(store: Store) -> None:
+    store.register_state("tree", kind="tree")
+    record = records.SlotRecord(0, "tree", "", 1, "", (), (), b"")
+    for changed, words in (
+        (("kind", "shrub"), "which there is not"),
+        (("initial", b"\x93\x01\x02\x03"), "none of its kind"),
+    ):
+        stored = records.seal(b"tree", records.encode(msgspec.structs.replace(record, **dict([changed]))))
+        writer = store._engine.kv.write()
+        writer.put(SLOTS, b"tree", stored)
+        writer.commit()
+        store._engine.forget()
+        with pytest.raises(CorruptStore, match=words):
+            store.branch().state("tree")
