@@ -23,6 +23,7 @@ from chronicle_py.entries import array_header
 from chronicle_py.errors import CorruptStore, InvalidOperation, ItemIndexError
 from chronicle_py.nodes import ROW, RUNS, Child, Objects, Row, address_of, body_of, other_size
 from chronicle_py.runs import Ref, Run, Runs, join_runs, pack_run, pack_runs, refs_of, runs_of, unpack_runs
+from chronicle_py.shown import shown
 from chronicle_py.tree import Edit, Root, Spine
 
 __all__ = ["Fetch", "ItemLog", "Ref"]
@@ -230,7 +231,7 @@ class ItemLog:
     def _offset(index: int, n: int) -> int:
         at = index + n if index < 0 else index
         if not 0 <= at < n:
-            raise ItemIndexError(f"there is no item {index} in a list of {n}")
+            raise ItemIndexError(f"there is no item {shown(index)} in a list of {n}")
         return at
 
     def refs(self, start: int = 0, stop: int | None = None) -> Iterator[Ref]:

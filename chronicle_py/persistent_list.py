@@ -299,7 +299,7 @@ def _offset(index: int, n: int) -> int:
     """Python's index into `n` entries as an offset; raises `IndexError` outside."""
     at = index + n if index < 0 else index
     if not 0 <= at < n:
-        raise ItemIndexError(f"there is no entry {index} in a list of {n}")
+        raise ItemIndexError(f"there is no entry {shown(index)} in a list of {n}")
     return at
 
 

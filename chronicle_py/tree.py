@@ -162,7 +162,7 @@ class Spine(ABC, Generic[L]):
             node: Row = row.nodes[k]
             return node
         below = self._objects().cached(row.at(k), load_row)
-        if below.total != row.counts[k]:
+        if not below.counts or (below._ends or below.ends)[-1] != row.counts[k]:
             raise other_size("an inner node", below.total, row.counts[k])
         return below
 

@@ -466,7 +466,10 @@ class LogView(View, Sequence[Any]):
         engine = self._branch.engine
         with engine.read() as reader:
             log = self._at_head(reader)[1]
-            ref = log.ref(self._index(log, index))
+            try:
+                ref = log.ref(index if type(index) is int else self._index(log, index))
+            except IndexError:
+                ref = log.ref(self._index(log, index))  # says it in a view's words
             if ref.edit_seq or ref.sub >= 0:
                 return stored_payload(log.fetch([ref])[0])
             return stored_payload(engine.log.at(reader, ref.lineage, ref.seq).raw)
