@@ -12,6 +12,7 @@ index, and an index a number, in O(log n).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -72,7 +73,7 @@ def number_text(number: int) -> str:
     return _SIZES[len(digits)] + digits
 
 
-class IndexKind:
+class IndexKind(ABC):
     """What the two kinds of index share."""
 
     name = "index"
@@ -92,16 +93,18 @@ class IndexKind:
         except (LookupError, ValueError, RecursionError, msgspec.MsgspecError):
             return None
 
+    @abstractmethod
     def fold(self, state: IndexState, lineage: int, events: list[Event]) -> IndexState:
-        raise NotImplementedError
+        """With what these events change; total, like any fold."""
 
     def initial(self) -> IndexState:
         if self._start is None:
             self._start = self._initial()
         return self._start
 
+    @abstractmethod
     def _initial(self) -> IndexState:
-        raise NotImplementedError
+        """The state before the first event."""
 
     def save(self, state: IndexState, objects: Objects) -> tuple[bytes, IndexState]:
         form, order = state.order.save(objects)
@@ -122,11 +125,11 @@ class IndexKind:
             hasher.update(f"{key}\0{place}\0".encode())
         return hasher.digest()
 
+    @abstractmethod
     def entries(
         self, state: IndexState, low: str | None, high: str | None, reverse: bool = False
     ) -> Iterator[tuple[str, Any]]:
         """(key, place) of the entries of [low, high), by key and then by place."""
-        raise NotImplementedError
 
 
 class LogIndex(IndexKind):

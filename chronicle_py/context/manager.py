@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from chronicle_py import store as engine_store
-from chronicle_py.branches import BranchInfo, branch_names
+from chronicle_py.branches import BranchInfo, branch_info, branch_names
 from chronicle_py.context import context_log, memory
 from chronicle_py.context.auto_tick import AutoTick, AutoTickEntry
 from chronicle_py.context.branch_view import BranchView
@@ -193,7 +193,7 @@ class ContextManager(MessageOperations, MemoryOperations):
         else:
             raise BranchExists(f"no free name was found for a fork of {branch.name!r}; give one with fork(name)")
         self._runner.adopt(self._scene(new.name))
-        return next(info for info in self.store.branches() if info.name == new.name)
+        return branch_info(self.store._engine, new.name)
 
     def _taken(self) -> set[str]:
         """Names of branches, and of those that were deleted and may be restored."""

@@ -1,8 +1,8 @@
 """What a conversation was about so far, for one who is to say so: the old head and the top memories. Pure.
 
-Pinned messages and the recent window are no part of it. Of the tokens the head gets half at most, the memories what is
-left, the highest level first and of a level the newest. Where there is neither, the newest messages stand for them.
-Long messages are cut. All is text, as in other requests.
+The recent window, and what is pinned outside the head, are no part of it. Of the tokens the head gets half at most, the
+memories what is left, the highest level first and of a level the newest. Where there is neither, the newest messages
+stand for them. Long messages are cut. All is text, as in other requests.
 """
 
 from __future__ import annotations
